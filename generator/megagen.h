@@ -1,0 +1,497 @@
+/* megagen.h: every structure of the generator and the prototypes of every file, in pass order.
+ *
+ *   spec (Lua) --expand--> Graph --autodiff update precision remat fuse tune plan--> Graph --emit--> text
+ *
+ * The whole program lives in one Graph. Ids are 32-bit indices into its arrays, 0 is none; strings
+ * are interned as Sym. A pass is `void pass_NAME(Graph *)`; it never calls another pass; the list is in
+ * main.c; verify() runs after each. Arrays may move when they grow: keep ids, never pointers, across an
+ * add. The text form of everything here is `.mg` (text.c); its grammar is in generator/README.md.
+ */
+#ifndef MEGAGEN_H
+#define MEGAGEN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef int8_t i8;
+typedef int32_t i32;
+typedef int64_t i64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef double f64;
+
+typedef u32 Sym; /* interned string, sym_str() gives it back; 0 is ""     */
+
+typedef struct Graph Graph;
+typedef struct Arena Arena;
+
+enum { RANK_MAX = 8, ATOM_MAX = 8 };
+
+/* ==== util.c: memory, strings, files, diagnostics ============================================== */
+
+Arena *arena_new(void);
+void arena_free(Arena *a);
+void *arena_alloc(Arena *a, u64 bytes);      /* zeroed, 16-byte aligned, never NULL            */
+char *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* A growable array in an arena: { at, n, cap }. Growing moves it; the hostile build (-DMG_HOSTILE)
+ * grows by one and poisons the old place, so that a pointer kept across a push is found. */
+#define VEC(T)                                                                                     \
+    struct {                                                                                       \
+        T *at;                                                                                     \
+        u32 n, cap;                                                                                \
+    }
+void vec_grow(Arena *a, void **at, u32 *cap, u32 n, u64 size); /* room for n elements           */
+#define vec_push(a, v, ...)                                                                        \
+    (vec_grow((a), (void **)&(v)->at, &(v)->cap, (v)->n + 1, sizeof *(v)->at),                     \
+     (v)->at[(v)->n] = __VA_ARGS__, (v)->n++)
+
+typedef VEC(char) Text; /* string builder; text_str() ends it with a NUL          */
+void text_put(Arena *a, Text *t, const char *s);
+void text_fmt(Arena *a, Text *t, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+const char *text_str(Arena *a, Text *t);
+
+Sym sym(Graph *g, const char *s);
+Sym sym_n(Graph *g, const char *s, u64 n);
+Sym sym_fmt(Graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *sym_str(const Graph *g, Sym s);
+
+u64 hash_bytes(const void *p, u64 n, u64 seed); /* XXH3-64; stable across machines         */
+int file_read(Arena *a, const char *path, char **data, u64 *n);        /* 0, or errno            */
+int file_write_changed(const char *path, const void *data, u64 n);     /* 0 same, 1 written, <0 -errno */
+
+typedef struct {
+    Sym file;
+    i32 line, col; /* 1-based; col 0 = unknown; line 0 = no position               */
+} Loc;
+
+/* User mistakes. The first line of the message is the error; further lines starting with "help:" or
+ * "note:" follow the source line and caret. CODE is Exxxx of the table in diag.lua (1xx Lua, 2xx schema, 3xx
+ * shapes and layout, 4xx memory, 5xx target, 6xx names). Does not return: jumps to g->on_fail. */
+_Noreturn void fail(Graph *g, Loc loc, u32 code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+void warn(Graph *g, Loc loc, u32 code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+
+/* ==== types, values, nodes ====================================================================== */
+
+typedef enum {
+    DT_NONE,
+    DT_F, /* "the compute type": what layers are written in; pass precision replaces it            */
+    DT_F64,
+    DT_F32,
+    DT_BF16,
+    DT_F16,
+    DT_E4M3,
+    DT_E5M2,
+    DT_I64,
+    DT_I32,
+    DT_U32,
+    DT_U16,
+    DT_U8,
+    DT_BOOL,
+    DT_COUNT
+} Dtype;
+u32 dtype_size(u8 dt);           /* bytes; DT_F has none and asserts                          */
+const char *dtype_name(u8 dt);   /* "f", "f64", "bf16", ...                                   */
+u8 dtype_parse(const char *s);   /* DT_NONE if unknown                                        */
+
+/* A named dim. Two dims with one letter and different sizes are two Dims ("d", "d.1"). */
+typedef struct {
+    Sym name;
+    i64 size;  /* logical extent                                                          */
+    i64 pad;   /* extent in memory, >= size (vocabulary padding); 0 = size                */
+    i64 max;   /* upper bound of a dynamic dim; 0 = static                                */
+    u32 count; /* value with the live count of a dynamic dim                              */
+} Dim;
+
+typedef struct {
+    u8 dtype, rank;
+    u32 dim[RANK_MAX]; /* ids of g->dim, outermost first                                  */
+} Type;
+
+typedef enum { PL_R, PL_S, PL_P, PL_M, PL_F, PL_W } PlaceKind;
+typedef enum { SPLIT_BLOCK, SPLIT_ZIGZAG } SplitOrder;
+/* Placement on one mesh atom: Replicated, Split on a dim, Partial sum, partial Max, Flat range of a
+ * bucket (ZeRO), Whole tensors dealt out (matrix optimizers). */
+typedef struct {
+    u8 kind, order;
+    u8 dim;    /* PL_S: index into Type.dim                                               */
+    u32 bucket; /* PL_F, PL_W: id of g->flat                                              */
+} Place;
+
+typedef struct {
+    Sym name;
+    i32 size;
+} Atom; /* a factor of the rank grid; tp, dp, cp, pp, ep name ordered lists of atoms       */
+
+typedef struct {
+    Sym name;
+    u8 natom, atom[ATOM_MAX];
+} Axis;
+
+typedef enum {
+    VF_RESID = 1,  /* on the residual stream: always worth saving                          */
+    VF_ROWSTAT = 2, /* one number a row (rstd, mean, lse): 4 B a row, saved                */
+    VF_MARKED = 4, /* mg.mark(v, name): dump, log and place patterns may name it           */
+    VF_NOGRAD = 8, /* integer or explicitly stopped                                        */
+} ValueFlags;
+
+/* A value is a window on a base: element offset and stride per dim (0 = broadcast). View nodes make
+ * windows and print no code. view_resolve() fills base, off and stride from the view nodes. */
+typedef struct {
+    Type type;
+    Place at[ATOM_MAX];
+    u32 node, func; /* producer; node 0 = input of func                                   */
+    u16 out, flags; /* which result of node; ValueFlags                                   */
+    Sym path;       /* module path, or the name given by mark                             */
+    u32 base;       /* value whose buffer this is; itself when it owns one                */
+    i64 off, stride[RANK_MAX]; /* elements from the start of base                         */
+    u32 buf;        /* pass plan: id of g->buf (bases only)                               */
+} Value;
+
+typedef enum { AT_INT, AT_NUM, AT_SYM, AT_DIM, AT_DIMS, AT_NUMS } AttrKind;
+typedef struct {
+    Sym key;
+    u8 kind, n; /* AttrKind; element count of AT_DIMS and AT_NUMS                         */
+    union {
+        i64 i;
+        f64 num;
+        Sym sym;
+        u32 dim[RANK_MAX];
+        f64 nums[RANK_MAX];
+    };
+} Attr;
+
+typedef enum { WHEN_ALWAYS, WHEN_FIRST_MICRO, WHEN_LAST_MICRO } When;
+typedef enum { OPERAND_CARRY, OPERAND_SLICE, OPERAND_INVARIANT } OperandKind; /* loop operands */
+typedef enum { RESULT_CARRY, RESULT_STACK, RESULT_SUM } ResultKind;           /* loop results  */
+
+typedef struct {
+    u32 op;          /* id of g->op                                                       */
+    u32 in, nin;     /* value ids: g->arg[in .. in+nin)                                   */
+    u32 out, nout;   /* results: value ids out .. out+nout-1                              */
+    u32 attr, nattr; /* g->attr[attr .. attr+nattr)                                       */
+    u32 func;        /* the Func it stands in                                             */
+    u32 formal;      /* read, write, accum: 1 + index into Func.formal                    */
+    u32 body;        /* op fused: Body id. op loop: Func id of one trip                   */
+    i32 trips;       /* loop only                                                         */
+    u8 when;         /* When                                                              */
+    i8 skew;         /* calls ahead in the chain (prefetch); 0 = in place                 */
+    u8 beta;         /* accum: 1 = add, 0 = this is the first writer of the step (trip 0 of micro batch 0) */
+    u8 lane;         /* pass order                                                        */
+    u16 kern;        /* pass tune: id of g->inst (kernel instance)                        */
+    bool dead;
+    Sym path, pass;  /* module path; the pass that made it                                */
+    Loc loc;         /* spec position                                                     */
+} Node;
+
+/* ==== Funcs, Vars, chains ======================================================================= */
+
+typedef enum {
+    ROLE_FWD, ROLE_BWD, ROLE_BWDW, ROLE_LOSS, ROLE_EVAL, ROLE_LOGITS, ROLE_UPD, ROLE_PREFILL,
+    ROLE_DECODE, ROLE_LOOP, ROLE_COUNT
+} Role; /* LOSS: value and gradient in one Func. LOOP: the body of a loop node                     */
+
+/* A persistent variable as a Func sees it: by a name relative to the call's prefix ("attn.wqkv"), or
+ * absolute with a leading slash ("/embed.w", shared by every call). */
+typedef struct {
+    Sym name;
+    Type type;
+    u8 kind; /* VarKind                                                                   */
+} Formal;
+
+/* One layer's body; knows no layer count. Nodes stand in execution order. */
+typedef struct {
+    Sym name;
+    u8 role;
+    bool dead;
+    VEC(u32) node;    /* node ids                                                         */
+    VEC(u32) in, out; /* value ids                                                        */
+    VEC(Formal) formal;
+    VEC(u8) in_kind, out_kind; /* ROLE_LOOP: OperandKind of in, ResultKind of out         */
+    u32 twin;         /* the forward Func that a BWD, LOSS or EVAL Func was made from     */
+    Sym path;         /* "layers.*", for the comment above it                             */
+    Loc loc;
+} Func;
+
+typedef enum { VAR_WEIGHT, VAR_ACCUM, VAR_MASTER, VAR_MOMENT, VAR_CACHE, VAR_STAT, VAR_TABLE, VAR_SCALAR,
+               VAR_METRIC, VAR_COUNT } VarKind;
+typedef enum { LIFE_RUN, LIFE_STEP, LIFE_MICRO, LIFE_REQUEST } Life;
+typedef enum { INIT_ZERO, INIT_ONE, INIT_CONST, INIT_NORMAL, INIT_UNIFORM, INIT_TABLE } InitKind;
+typedef struct {
+    u8 kind;
+    f64 a, b;  /* const: a; normal: mean a, std b; uniform: [a, b)                        */
+    Sym table; /* INIT_TABLE: a named pure function of (attrs), e.g. rope tables          */
+    u32 attr, nattr;
+} Init;
+
+/* Everything that outlives a Func. A weight has an accumulator and state as Vars of their own. */
+typedef struct {
+    Sym path;       /* "layers.0.attn.wqkv", ".grad", ".m", ".v", ".master" appended      */
+    Type type;
+    Place at[ATOM_MAX];
+    u8 kind, life;
+    bool saved;     /* written to checkpoints                                             */
+    bool frozen;    /* no gradient, no state                                              */
+    Init init;
+    Sym group;      /* parameter group: "decay" or "plain"                                */
+    u32 of;         /* accum, master, moment: the weight it belongs to                    */
+    u64 stages;     /* bit s: lives on pipeline stage s                                   */
+    u32 flat;       /* id of g->flat, the flat arena it lies in; 0 = alone                */
+    u64 elem;       /* its first element in the flat arena                                */
+    u64 off;        /* pass plan: bytes from the start of the arena                       */
+    Loc loc;
+} Var;
+
+/* A flat arena: weights (or grads, masters, moments) in chain order with equal element offsets, so that
+ * the optimizer is one map kernel and ZeRO is a range. Segments give `group(name)` its value. */
+typedef struct {
+    Sym name;       /* "weight", "grad", "master", "m", "v"                               */
+    u8 dtype, kind; /* VarKind                                                            */
+    u64 elems;      /* padded                                                             */
+    u64 off;        /* pass plan: bytes from the start of the arena                       */
+    Place at[ATOM_MAX];
+    VEC(u32) var;   /* members in order                                                   */
+} Flat;
+
+/* One call in a chain. Values that pass between calls are Regs, in SSA. */
+typedef struct {
+    u32 func;
+    i32 layer;           /* -1: not in a stack                                            */
+    Sym prefix;          /* "layers.3"; relative formals resolve to prefix .. "." .. name */
+    VEC(u32) in, out;    /* reg ids, one per Func.in / Func.out                           */
+    VEC(u32) bind;       /* var ids, one per Func.formal (flat arenas: FLAT_BIND | id)    */
+    u32 twin;            /* BWD: the FWD call whose saves it reads (1 + index in its chain's call list) */
+    i32 stage, chunk;
+    u64 saved_off;       /* pass plan: bytes from arena start to this call's block of saves, ring slot 0 */
+} Call;
+#define FLAT_BIND 0x80000000u
+
+typedef struct {
+    Sym name;
+    Type type;
+    Place at[ATOM_MAX];
+    u64 off;     /* pass plan: bytes from the start of the arena, ring slot 0             */
+    bool io;     /* a batch input ("tokens", "targets") filled by the loader              */
+    bool saved;  /* lies in the saved region and has a slot per micro batch in flight     */
+} Reg;
+
+typedef struct {
+    Sym name;    /* "fwd", "bwd", "upd", "eval", "logits"                                 */
+    u8 role;
+    VEC(Call) call;
+    VEC(u32) in, out; /* regs: batch inputs; results kept for the host                    */
+} Chain;
+
+typedef enum { SAVE_KEEP, SAVE_RECOMPUTE, SAVE_OFFLOAD } SaveMode;
+typedef struct {
+    u32 from, from_value; /* Func and value that make it                                  */
+    u32 to, to_value;     /* Func (BWD, BWDW) and its input value                         */
+    u8 mode;
+    u64 off;              /* pass plan: bytes from the start of a call's block of saves   */
+} Save;
+
+/* ==== Step: what a stage runs, where bytes are ================================================== */
+
+typedef enum { CMD_FWD, CMD_BWD, CMD_BWDW, CMD_LOSS, CMD_UPD, CMD_SEND, CMD_RECV, CMD_SENDRECV, CMD_WAIT,
+               CMD_SIGNAL } CmdKind;
+typedef struct {
+    u8 kind, lane;
+    i32 chunk, micro; /* which chain slice, which micro batch                             */
+    u32 reg;          /* SEND, RECV: the reg that travels; SENDRECV: sent                 */
+    u32 reg2;         /* SENDRECV: received                                               */
+    i32 peer, peer2;  /* stages                                                           */
+    u32 event;        /* WAIT, SIGNAL                                                     */
+} Cmd;
+typedef struct {
+    i32 stage;
+    VEC(Cmd) cmd;
+} Step;
+
+typedef enum { REGION_PARAMS, REGION_GRADS, REGION_STATE, REGION_SAVED, REGION_SCRATCH, REGION_IO,
+               REGION_COUNT } RegionKind;
+typedef struct {
+    u64 off, bytes; /* within the one arena of a rank; 4 KiB aligned                      */
+} Region;
+typedef struct {
+    u8 region;
+    u32 func;         /* scratch: the Func it lives in                                    */
+    u64 off, bytes;   /* scratch: from the start of the scratch region; saved: from the call's block */
+    u32 first, last;  /* positions in the Func's node list                                */
+} Buf;
+
+/* ==== ops, bodies, kernels ====================================================================== */
+
+typedef enum {
+    OF_VIEW = 1,       /* slice, split, merge, transpose, concat, rename, broadcast: no code   */
+    OF_EFFECT = 2,     /* read, write, accum: order per variable is kept; never dead           */
+    OF_COMM = 4,       /* collective                                                           */
+    OF_BODY = 8,       /* has a body: opened by fuse                                           */
+    OF_KERNEL = 16,    /* served by a kernel block                                             */
+    OF_STRUCT = 32,    /* known to C by name: loop, fused, matmul, read ...                    */
+    OF_NOGRAD = 64,    /* no cotangent flows through                                           */
+    OF_MIXES = 128,    /* mixes along s: needs a stateful form to decode                       */
+} OpFlags;
+
+typedef struct Sig Sig;   /* sig.c  */
+typedef struct Body Body; /* body.c */
+
+/* One op block of generator/rules/. */
+typedef struct {
+    Sym name;
+    u32 flags;
+    Sym sig_text, body_text; /* as written                                                */
+    Sig *sig;
+    Body *body;              /* over the signature's own dim names, ".." as one dim       */
+    u32 bwd;                 /* op id of the derived backward; 0 until asked for          */
+    int vjp, ref, split, flops; /* Lua registry references; 0 = none                      */
+    VEC(Sym) inplace;        /* pairs out, in                                             */
+    VEC(Sym) whole;
+    Sym doc;
+    Loc loc;
+} Op;
+
+/* One kernel block, from the first comment of a file in kernels/. */
+typedef struct {
+    Sym name, op, file, target;
+    int lua;                 /* registry reference of the block's table                   */
+} Kern;
+/* A kernel instance: constants bound; equal ones are shared. Named after its first user. */
+typedef struct {
+    Sym name;
+    u32 kern;                /* 0: generated by loopgen                                   */
+    u32 node;                /* its first user                                            */
+    VEC(Sym) key, value;     /* #define key value                                         */
+    u64 hash;
+} Inst;
+
+/* ==== Graph ===================================================================================== */
+
+typedef struct {
+    Sym name, spec_file, target; /* "cpu"                                                 */
+    Sym cpu;                     /* feature level: "avx512", "avx2", "generic"            */
+    u8 compute, master, grads, moments; /* Dtype                                          */
+    i64 micro, seq, global;
+    Sym remat;                   /* "none", "selective", "full"                           */
+    bool fuse;                   /* false: every body op its own kernel (test of the bits rule) */
+} Config;
+
+typedef struct lua_State lua_State;
+struct Graph {
+    Arena *arena;
+    jmp_buf *on_fail;            /* where fail() goes, with code g->exit                  */
+    int exit;
+    Sym phase;                   /* name of the running pass                              */
+    Config cfg;
+    lua_State *lua;              /* only lua.c looks inside                               */
+    struct Interned *interned;
+
+    VEC(Dim) dim;                /* [0] of each is the "none" entry                       */
+    VEC(Atom) atom;
+    VEC(Axis) axis;
+    VEC(u32) arg;
+    VEC(Attr) attr;
+    VEC(Op) op;
+    VEC(Value) value;
+    VEC(Node) node;
+    VEC(Func) func;
+    VEC(Var) var;
+    VEC(Flat) flat;
+    VEC(Reg) reg;
+    VEC(Chain) chain;
+    VEC(Save) save;
+    VEC(Step) step;
+    VEC(Buf) buf;
+    VEC(Body *) body;            /* bodies of fused nodes                                 */
+    VEC(Kern) kern;
+    VEC(Inst) inst;
+    Region region[REGION_COUNT];
+    u64 arena_bytes;
+};
+
+/* ==== graph.c: build, walk, replace ============================================================= */
+
+Graph *graph_new(void);
+u32 dim_add(Graph *g, const char *name, i64 size);    /* same name and size: the same Dim; same name, other size: name.1 ... */
+i64 dim_mem(const Graph *g, u32 dim);                 /* extent in memory: pad or size    */
+u64 type_elems(const Graph *g, const Type *t);        /* in memory; 1 for rank 0          */
+u64 type_bytes(const Graph *g, const Type *t);
+u32 op_find(const Graph *g, const char *name);        /* 0 if unknown                     */
+u32 func_add(Graph *g, Sym name, Role role);
+u32 func_input(Graph *g, u32 func, Type type, Sym path);                 /* -> value      */
+u32 formal_find(Graph *g, u32 func, Sym name, Type type, VarKind kind);  /* adds if new; -> index + 1 */
+u32 attr_int(Graph *g, Sym key, i64 v); /* push one Attr; a node's attrs are consecutive */
+const Attr *node_attr(const Graph *g, u32 node, const char *key);        /* NULL if absent */
+/* Append a node to func; result types by the op's signature (sig_infer). in[] may name values of
+ * this Func only. Returns the node; its results are g->node[n].out + i. */
+u32 node_add(Graph *g, u32 func, u32 op, const u32 *in, u32 nin, const Attr *attr, u32 nattr);
+u32 node_add_typed(Graph *g, u32 func, u32 op, const u32 *in, u32 nin, const Attr *attr, u32 nattr,
+                   const Type *out, u32 nout);        /* read, loop, fused: types given   */
+u32 node_read(Graph *g, u32 func, u32 formal);        /* -> value                         */
+void node_accum(Graph *g, u32 func, u32 formal, u32 value);
+void node_write(Graph *g, u32 func, u32 formal, u32 value);
+u32 node_clone(Graph *g, u32 node, u32 func, const u32 *value_map);      /* map: old value -> new */
+void value_replace(Graph *g, u32 func, u32 old, u32 new_);               /* all uses in func, outs too */
+u32 *value_uses(Graph *g, u32 func, u32 value, u32 *n);                  /* node ids, in order */
+void func_sweep(Graph *g, u32 func);                  /* drop dead nodes and unused formals */
+u64 func_hash(const Graph *g, u32 func);              /* structure, types, attrs; no names  */
+/* Fill base, off, stride of every value of func from its view nodes; concat places its operands inside its own
+ * buffer where the producer allows it. Inserts copy nodes where a window is impossible. */
+void view_resolve(Graph *g, u32 func);
+bool value_dense(const Graph *g, u32 value);          /* window = its whole base, in order */
+
+/* ==== text.c, verify.c, sig.c =================================================================== */
+
+void text_print(Graph *g, Text *t);
+void text_parse(Graph *g, const char *file, const char *src, u64 n);     /* fail() with position */
+void verify(Graph *g, const char *after);             /* fail(E7xx) naming pass, Func and node */
+
+Sig *sig_parse(Graph *g, Loc loc, const char *text);
+/* Result types of node from its operand types; fail(E03xx) naming the factor, both sizes and both sources. */
+u32 sig_infer(Graph *g, const Op *op, Loc loc, const u32 *in, u32 nin, const Attr *attr, u32 nattr,
+              Type *out);                             /* -> nout                          */
+f64 node_flops(Graph *g, u32 node);
+u64 node_traffic(Graph *g, u32 node);                 /* bytes read + written             */
+/* matmul is the one general contraction: attr `sum` = contracted dims; result = the first operand's other dims, then
+ * the second's. gemm_shape() flattens it to C[m n] (+)= op(A)[m k] op(B)[k n] with leading strides. */
+typedef struct {
+    i64 m, n, k, lda, ldb, ldc; /* strides in elements of the outer index                 */
+    bool ta, tb;                /* A stored [k m]; B stored [n k]                         */
+} Gemm;
+bool gemm_shape(const Graph *g, u32 node, Gemm *out); /* false: dims cannot be flattened; fuse copies */
+
+/* ==== body.c, loopgen.c: what a body means, how it is printed =================================== */
+
+Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
+u32 body_derive(Graph *g, u32 op); /* op id of NAME.bwd: inputs, then cotangents of outputs -> cotangents of inputs */
+/* loopgen_node prints the C text of one fused node (worker function and launcher) named `name`. */
+void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
+
+/* ==== lua.c: the only file that includes lua.h ================================================== */
+
+/* Three doors: load a spec, call a rule, render a template. */
+void lua_open(Graph *g);
+void lua_load(Graph *g, const char *spec, int noverride, char **override); /* rules, schema, spec -> forward Funcs */
+void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 *cotangent, u32 *grad);
+bool lua_kern_match(Graph *g, u32 kern, u32 node, u32 inst); /* evaluates `when`; fills the Inst's constants */
+void lua_render(Graph *g, const char *tmpl, Text *out);
+f64 lua_flops(Graph *g, u32 node);
+
+/* ==== passes, in order ========================================================================== */
+
+void pass_expand(Graph *g);
+void pass_autodiff(Graph *g);
+void pass_update(Graph *g);
+void pass_precision(Graph *g);
+void pass_remat(Graph *g);
+void pass_fuse(Graph *g);
+void pass_tune(Graph *g);
+void pass_plan(Graph *g);
+void pass_emit(Graph *g);
+
+#endif
