@@ -378,6 +378,7 @@ typedef struct {
     u8 compute, master, grads, moments; /* Dtype                                          */
     i64 micro, seq, global;
     Sym remat;                   /* "none", "selective", "full"                           */
+    Sym out_dir;                 /* where emit writes: "out/NAME"                         */
     bool fuse;                   /* false: every body op its own kernel (test of the bits rule) */
 } Config;
 
@@ -493,5 +494,17 @@ void pass_fuse(Graph *g);
 void pass_tune(Graph *g);
 void pass_plan(Graph *g);
 void pass_emit(Graph *g);
+
+/* ==== build.c: the parent's side, after the child that compiled the spec has ended =============== */
+
+int build_trainer(const char *dir, const char *cpu);          /* cc: dir/trainer; 0 or an exit code       */
+int build_run(const char *dir, const char *cpu, int argc, char **argv); /* shared object, dlopen, mg_trainer; its exit code */
+const char *cpu_detect(void);                                 /* "avx512", "avx2" or "generic"            */
+
+/* ==== cost.c: what plan and the first lines say ================================================= */
+
+u64 cost_params(const Graph *g);        /* trained numbers, shared ones once                      */
+f64 cost_flops_token(Graph *g);         /* training FLOPs per token: forward + backward           */
+void cost_report(Graph *g, Text *t);    /* memory by region, FLOPs, time estimate: the text of `plan` */
 
 #endif
