@@ -482,6 +482,7 @@ void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 
 bool lua_kern_match(Graph *g, u32 kern, u32 node, u32 inst); /* evaluates `when`; fills the Inst's constants */
 void lua_render(Graph *g, const char *tmpl, Text *out);
 f64 lua_flops(Graph *g, u32 node);
+void lua_print_config(Graph *g);                             /* every key, value, origin         */
 
 /* ==== passes, in order ========================================================================== */
 
@@ -498,7 +499,9 @@ void pass_emit(Graph *g);
 /* ==== build.c: the parent's side, after the child that compiled the spec has ended =============== */
 
 int build_trainer(const char *dir, const char *cpu);          /* cc: dir/trainer; 0 or an exit code       */
-int build_run(const char *dir, const char *cpu, int argc, char **argv); /* shared object, dlopen, mg_trainer; its exit code */
+/* Shared object, dlopen, mg_trainer in this process; its exit code. temp: dir is removed once it is loaded. */
+int build_run(const char *dir, const char *cpu, bool temp, int argc, char **argv);
+int build_temp(char *dir, u64 size);                          /* a fresh folder for build_run; 0 or an exit code */
 const char *cpu_detect(void);                                 /* "avx512", "avx2" or "generic"            */
 
 /* ==== cost.c: what plan and the first lines say ================================================= */

@@ -115,4 +115,7 @@ void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg);
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
+/* megagen's verb `data`: prepare, info, peek (prep.c; needs Jansson and zlib, not in the trainer). */
+int mg_data_main(int argc, char **argv);
+
 #endif
