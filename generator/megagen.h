@@ -70,6 +70,17 @@ typedef struct {
     i32 line, col; /* 1-based; col 0 = unknown; line 0 = no position               */
 } Loc;
 
+/* Our own files (rules, templates, kernels, the runtime's sources), named from the top of the tree:
+ * "kernels/cpu/mgk.h". Embedded in the binary by the build (const Asset *asset_table(void)), else read from the folder that holds
+ * the binary. */
+typedef struct {
+    const char *path, *data; /* data ends with a NUL that n does not count                */
+    u64 n;
+} Asset;
+const char *asset_read(Arena *a, const char *path, u64 *n); /* NULL: there is none         */
+/* Paths of the assets directly in folder `dir` that end in `suffix`, sorted by bytes; -> count. */
+u32 asset_list(Arena *a, const char *dir, const char *suffix, const char ***path);
+
 /* User mistakes. The first line of the message is the error; further lines starting with "help:" or
  * "note:" follow the source line and caret. CODE is Exxxx of the table in diag.lua (1xx Lua, 2xx schema, 3xx
  * shapes and layout, 4xx memory, 5xx target, 6xx names). Does not return: jumps to g->on_fail. */
@@ -477,10 +488,24 @@ void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
 
 /* Three doors: load a spec, call a rule, render a template. */
 void lua_open(Graph *g);
-void lua_load(Graph *g, const char *spec, int noverride, char **override); /* rules, schema, spec -> forward Funcs */
+void lua_load_spec(Graph *g, const char *spec, int noverride, char **override); /* rules, schema, spec -> forward Funcs */
 void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 *cotangent, u32 *grad);
 bool lua_kern_match(Graph *g, u32 kern, u32 node, u32 inst); /* evaluates `when`; fills the Inst's constants */
-void lua_render(Graph *g, const char *tmpl, Text *out);
+/* Render templates/TMPL.lt over the snapshot. map: for each line of out, the template line, and 1 + the node that the
+ * template named with at(n); may be NULL. */
+typedef struct {
+    u32 line, node;
+} MapLine;
+typedef VEC(MapLine) LineMap;
+void lua_render(Graph *g, const char *tmpl, Text *out, LineMap *map);
+/* The snapshot is what templates see: plain tables, every decision taken. snap_open starts one; key NULL appends to
+ * an array. */
+void snap_begin(Graph *g);
+void snap_open(Graph *g, const char *key);
+void snap_close(Graph *g);
+void snap_str(Graph *g, const char *key, const char *s);
+void snap_int(Graph *g, const char *key, i64 v);
+void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and origin, in order  */
 f64 lua_flops(Graph *g, u32 node);
 void lua_print_config(Graph *g);                             /* every key, value, origin         */
 
