@@ -77,7 +77,7 @@ static void load(Graph *g, const Job *job)
 {
     lua_open(g);
     if (!is_text(job->spec)) {
-        lua_load(g, job->spec, job->noverride, job->override);
+        lua_load_spec(g, job->spec, job->noverride, job->override);
         return;
     }
     char *src = NULL;
