@@ -109,6 +109,7 @@ typedef enum {
 } Dtype;
 u32 dtype_size(u8 dt);           /* bytes; DT_F has none and asserts                          */
 const char *dtype_name(u8 dt);   /* "f", "f64", "bf16", ...                                   */
+const char *dtype_ctype(u8 dt);  /* "double", "float", "bf16", "int32_t", ... as in mgk.h     */
 u8 dtype_parse(const char *s);   /* DT_NONE if unknown                                        */
 
 /* A named dim. Two dims with one letter and different sizes are two Dims ("d", "d.1"). */
@@ -401,6 +402,7 @@ struct Graph {
     Sym phase;                   /* name of the running pass                              */
     Config cfg;
     lua_State *lua;              /* only lua.c looks inside                               */
+    lua_State *emit_lua;         /* kernel blocks and templates; only lua_emit.c looks inside */
     struct Interned *interned;
 
     VEC(Dim) dim;                /* [0] of each is the "none" entry                       */
@@ -490,6 +492,7 @@ void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
 void lua_open(Graph *g);
 void lua_load_spec(Graph *g, const char *spec, int noverride, char **override); /* rules, schema, spec -> forward Funcs */
 void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 *cotangent, u32 *grad);
+void lua_kern_add(Graph *g, Loc loc, const char *target, const char *text, u64 n); /* the inside of a block */
 bool lua_kern_match(Graph *g, u32 kern, u32 node, u32 inst); /* evaluates `when`; fills the Inst's constants */
 /* Render templates/TMPL.lt over the snapshot. map: for each line of out, the template line, and 1 + the node that the
  * template named with at(n); may be NULL. */
