@@ -431,6 +431,8 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
         push_gemm(g, L, node);
     lua_pushstring(L, sym_str(g, g->cfg.cpu));
     lua_setfield(L, -2, "cpu");
+    lua_pushboolean(L, node_adds(g, node));
+    lua_setfield(L, -2, "accum");
 }
 
 /* Evaluate text over the scope at stack index `scope`; the value is pushed. */

@@ -512,6 +512,16 @@ void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and ori
 f64 lua_flops(Graph *g, u32 node);
 void lua_print_config(Graph *g);                             /* every key, value, origin         */
 
+/* ==== tune.c: who writes where, names ============================================================ */
+
+/* The accum or write node whose variable the producer of value writes itself (its result pointer is the variable):
+ * the value's only use, and nobody reads the old content later. 0: value has a buffer of its own. Such a sink prints
+ * no code. */
+u32 value_sink(const Graph *g, u32 value);
+bool value_adds(const Graph *g, u32 value); /* its producer adds into it: merged accum, or a sum result of a loop body */
+bool node_adds(const Graph *g, u32 node);   /* one of its results adds: it takes the extra `int beta`  */
+Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
+
 /* ==== passes, in order ========================================================================== */
 
 void pass_expand(Graph *g);
