@@ -350,8 +350,56 @@ typedef enum {
     OF_MIXES = 128,    /* mixes along s: needs a stateful form to decode                       */
 } OpFlags;
 
-typedef struct Sig Sig;   /* sig.c  */
-typedef struct Body Body; /* body.c */
+/* A signature: `rmsnorm: x[.. d], w[d] -> y[.. d], saved r[..]:f32`. A result marked `saved` is a row
+ * statistic (VF_ROWSTAT): it takes no cotangent and is an operand of the derived backward. */
+typedef struct {
+    Sym name;
+    u8 dtype;                /* after ":"; DT_NONE: float, and for a result the type of the first operand */
+    bool optional, saved;
+    u8 n;
+    struct {
+        Sym part[4];         /* factors; more than one: a merged dim "(h e)"; ".." any leading dims */
+        u8 n;
+    } dim[RANK_MAX];         /* outermost first                                            */
+} SigPort;
+typedef struct Sig {
+    VEC(SigPort) in, out;
+} Sig;
+
+/* What a body op means, as a DAG in topological order: the result of parsing the grammar in body.c.
+ * node[0] is "none". Dims are bits of a mask, outermost first; a node varies along `dims` only. An
+ * output port with fewer dims than its node is a sum over the missing ones (column sum). */
+typedef enum { BT_F, BT_I, BT_U, BT_B } BodyType; /* float, integer, 32 random bits, bool */
+typedef struct {
+    u8 fn;                   /* BodyFn, a row of the table in body.c                       */
+    u8 type, narg;
+    u8 to;                   /* BF_ROUND: Dtype rounded to                                 */
+    u32 dims;                /* mask of Body.dim that it varies along                      */
+    u32 over;                /* reductions: mask summed over; index, size: the dim         */
+    u32 arg[3];              /* node ids, all smaller than this node's                     */
+    f64 num;                 /* constant                                                   */
+    Sym name;                /* input, attribute, scalar, group, site; else the statement  */
+    u32 port;                /* input: index into Body.in; rand: lane                      */
+} BodyNode;
+typedef struct {
+    Sym name;
+    u8 dtype;                /* storage type; DT_NONE in an op block                       */
+    u8 rank, axis[RANK_MAX]; /* Body.dim index of each dim of the value, outermost first   */
+    u32 dims;                /* the same as a mask                                         */
+    u32 node;                /* the input node, or the node stored                         */
+    i32 inplace;             /* output: 1 + input whose buffer it may overwrite; 0 none    */
+    bool saved, accum;       /* accum: the result is an accumulator and takes `int beta`   */
+} BodyPort;
+typedef struct Body {
+    u8 ndim;
+    struct {
+        Sym name;
+        u32 dim;             /* id of g->dim in a fused node; 0 in an op block             */
+    } dim[2 * RANK_MAX];
+    VEC(BodyPort) in, out;
+    VEC(BodyNode) node;
+    Sym text;                /* statements, for the comment above the printed C            */
+} Body;
 
 /* One op block of generator/rules/. */
 typedef struct {
@@ -361,6 +409,8 @@ typedef struct {
     Sig *sig;
     Body *body;              /* over the signature's own dim names, ".." as one dim       */
     u32 bwd;                 /* op id of the derived backward; 0 until asked for          */
+    VEC(u16) from;           /* of a derived NAME.bwd, per operand: i = operand i of NAME, nin + j = result j, nin + nout + j = cotangent of result j */
+    VEC(u16) to;             /* per result: the operand of NAME whose cotangent it is. Operands that the derivative does not need are not there */
     int vjp, ref, split, flops; /* Lua registry references; 0 = none                      */
     VEC(Sym) inplace;        /* pairs out, in                                             */
     VEC(Sym) whole;
@@ -482,7 +532,14 @@ bool gemm_shape(const Graph *g, u32 node, Gemm *out); /* false: dims cannot be f
 /* ==== body.c, loopgen.c: what a body means, how it is printed =================================== */
 
 Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
-u32 body_derive(Graph *g, u32 op); /* op id of NAME.bwd: inputs, then cotangents of outputs -> cotangents of inputs */
+/* Op id of NAME.bwd, made on the first call: the operands of NAME that it needs, then its saved results,
+ * then cotangents of the other results (Op.from) -> cotangents of the float operands (Op.to). */
+u32 body_derive(Graph *g, u32 op);
+void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
+/* Interpreter in f64 for tests: dense row-major arrays, size[i] of Body.dim i; attributes and scalars by
+ * name through `lookup`. */
+void body_eval(Graph *g, const Body *b, const i64 *size, const f64 *const *in, f64 *const *out,
+               f64 (*lookup)(void *arg, const char *name), void *arg);
 /* loopgen_node prints the C text of one fused node (worker function and launcher) named `name`. */
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
 
