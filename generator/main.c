@@ -215,8 +215,6 @@ typedef struct {
     int (*run)(int argc, char **argv); /* argv[0] is the verb, or the spec for the default verb  */
 } Verb;
 
-static const Verb verbs[];
-
 static int usage(const char *what, const char *arg)
 {
     fprintf(stderr, "megagen: %s%s%s\nmegagen: see 'megagen help'\n", what, arg ? ": " : "",
