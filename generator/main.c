@@ -6,6 +6,7 @@
  */
 #include "megagen.h"
 #include "mg.h"
+#include "verbs.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -344,6 +345,8 @@ static int verb_help(int argc, char **argv);
 static const Verb verbs[] = {
     {"run", "SPEC.lua [key=value ...] [--keep DIR]",
      "compile, load and train in this process; nothing is left but the cache", verb_run},
+    {"new", "NAME [--from SPEC] | --list", "write NAME.lua, a commented spec to start from",
+     verb_new},
     {"check", "SPEC.lua [key=value ...] [--print-config]", "validate only; writes nothing",
      verb_check},
     {"plan", "SPEC.lua [key=value ...]", "parameters, memory, FLOPs, time estimate", verb_plan},
@@ -351,6 +354,7 @@ static const Verb verbs[] = {
      verb_show},
     {"data", "prepare|info|peek ...", "text or jsonl(.gz) to .bin/.idx; inspect; decode sample N",
      verb_data},
+    {"doctor", "", "what is on this machine and what each missing piece costs", verb_doctor},
     {"help", "[VERB]", "this text", verb_help},
     {NULL, NULL, NULL, NULL},
 };

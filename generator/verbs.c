@@ -1,0 +1,129 @@
+/* verbs.c: the verbs that look instead of compile: new, doctor.
+ *
+ * Each prints to stdout, one fact a line, and returns an exit code of the table in README.md.
+ */
+#include "megagen.h"
+#include "verbs.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- new: a commented spec to start from --------------------------------------------------------
+ */
+
+static bool name_ok(const char *s)
+{
+    for (const char *p = s; *p; p++) {
+        bool ok = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                  (*p >= '0' && *p <= '9') || *p == '-' || *p == '_' || *p == '.';
+        if (!ok) {
+            return false;
+        }
+    }
+    return s[0] && s[0] != '.' && s[0] != '-' && strlen(s) < 100;
+}
+
+static int list_specs(Arena *a)
+{
+    const char **path = NULL;
+    u32 n = asset_list(a, "specs", ".lua", &path);
+    for (u32 i = 0; i < n; i++) {
+        const char *base = strrchr(path[i], '/') + 1;
+        printf("%.*s\n", (int)strlen(base) - 4, base);
+    }
+    return n ? 0 : 3;
+}
+
+/* megagen new NAME [--from SPEC]: writes NAME.lua, a copy of a ready spec. Never overwrites. */
+int verb_new(int argc, char **argv)
+{
+    Arena *a = arena_new();
+    const char *name = argc > 1 ? argv[1] : "";
+    if (strcmp(name, "--list") == 0) {
+        return list_specs(a);
+    }
+    const char *from = argc == 4 && strcmp(argv[2], "--from") == 0 ? argv[3] : "tiny";
+    if ((argc != 2 && argc != 4) || !name_ok(name) || !name_ok(from)) {
+        fprintf(stderr, "usage: megagen new NAME [--from SPEC]    (megagen new --list)\n"
+                        "NAME: letters, digits, '-', '_', '.'\n");
+        return 2;
+    }
+    u64 n = 0;
+    const char *text = asset_read(a, arena_fmt(a, "specs/%s.lua", from), &n);
+    if (!text) {
+        fprintf(stderr, "megagen: there is no ready spec '%s'; there are:\n", from);
+        fflush(stderr);
+        list_specs(a);
+        return 2;
+    }
+    const char *path = arena_fmt(a, "%s.lua", name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    if (fd < 0 || write(fd, text, n) != (ssize_t)n || close(fd)) {
+        fprintf(stderr, "megagen: %s: %s\n", path, strerror(errno));
+        return errno == EEXIST ? 2 : 7;
+    }
+    printf("wrote %s, from the ready spec '%s'; next: megagen plan %s\n", path, from, path);
+    arena_free(a);
+    return 0;
+}
+
+/* ---- doctor: what is on this machine, and what each missing piece costs
+ * -------------------------- */
+
+typedef struct {
+    const char *what, *lib, *costs; /* lib: opened to see whether it answers                    */
+} Piece;
+
+static const Piece pieces[] = {
+    {"GPU driver", "libcuda.so.1", "no GPU training; the CPU target works"},
+    {"NVRTC", "libnvrtc.so.13", "no device code can be compiled; the CPU target works"},
+    {"cuBLASLt", "libcublasLt.so.13", "no library matmul on a GPU; the CPU target works"},
+    {"NCCL", "libnccl.so.2", "no training on several GPUs"},
+    {"MPI", "libmpi.so.40", "no CPU training over several processes"},
+};
+
+static bool answers(const char *command)
+{
+    char line[256];
+    snprintf(line, sizeof line, "%s --version >/dev/null 2>&1", command);
+    return system(line) == 0; /* fixed strings only */
+}
+
+static void fact(const char *what, const char *state, const char *note)
+{
+    printf("%-12s %-10s %s\n", what, state, note ? note : "");
+}
+
+int verb_doctor(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 1) {
+        fprintf(stderr, "usage: megagen doctor\n");
+        return 2;
+    }
+    bool cc = answers("cc") || answers("gcc") || answers("clang");
+    long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
+    char buf[128];
+    fact("CPU", cpu_detect(), "feature level that generated code is made for");
+    snprintf(buf, sizeof buf, "%ld", cores);
+    fact("cores", buf, "MG_THREADS overrides the number of workers");
+    snprintf(buf, sizeof buf, "%.1f GiB",
+             (double)pages * (double)sysconf(_SC_PAGESIZE) / 1073741824.0);
+    fact("memory", buf, NULL);
+    fact("C compiler", cc ? "ok" : "missing",
+         cc ? NULL : "nothing can be built: apt-get install gcc");
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++) {
+        void *h = dlopen(pieces[i].lib, RTLD_LAZY | RTLD_LOCAL);
+        fact(pieces[i].what, h ? "ok" : "missing", h ? pieces[i].lib : pieces[i].costs);
+        if (h) {
+            dlclose(h);
+        }
+    }
+    return cc ? 0 : 3;
+}
