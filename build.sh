@@ -443,6 +443,29 @@ verb_variant() { # NAME [compiler]: for the tests
     exec 8>&-
 }
 
+unit() { # tests/unit_X.c to build/asan/unit_X; what the compiler says goes to build/asan/unit_X.log
+    local name
+    name=$(basename "$1" .c)
+    rm -f "build/asan/$name"
+    # shellcheck disable=SC2086
+    QUIET=1 object "$1" "build/asan/$name.o" $STD -Itests $CFLAGS_LIBS $WARN $OPT >"build/asan/$name.log" 2>&1 &&
+        $CC $OPT -rdynamic -o "build/asan/$name" "build/asan/$name.o" build/asan/libgen.a build/asan/libmg.a \
+            $LDLIBS_TEST $LDLIBS -lm -ldl -pthread >>"build/asan/$name.log" 2>&1 || true
+}
+
+verb_units() { # [NAME...]: the unit tests whose path contains one of the names, against the asan variant
+    local f n
+    verb_variant asan
+    lock
+    OPT=$(variant_flags asan)
+    HEADERS=$(cat generator/*.h runtime/*.h kernels/cpu/*.h tests/*.h 2>/dev/null | hash_of)
+    for f in tests/unit_*.c; do
+        for n in "${@:-unit}"; do case $f in *"$n"*) job unit "$f" && break ;; esac done
+    done
+    wait
+    exec 8>&-
+}
+
 verb_flags() { # what a test needs to compile against the tree, as shell assignments
     need_base
     printf 'CC=%q AR=%q\nSTD=%q\nWARN=%q\nCFLAGS_LIBS=%q\nLDLIBS=%q\nLDLIBS_TEST=%q\n' "$CC" "$AR" "$STD" "$WARN" "$CFLAGS_LIBS" "$LDLIBS" "$LDLIBS_TEST"
@@ -478,6 +501,7 @@ usage: ./build.sh [-y] [VERB]
   fmt                format the C files (clang-format)
   gather DIR         no root: unpack the missing packages into DIR and build against it
   variant NAME [CC]  build/NAME: asan, tsan, hostile, strict; for the tests
+  units [NAME...]    build/asan/unit_*: the unit tests
   flags              the compiler and flags in use, as shell assignments
   clean              remove build/, out/ and ./megagen; the cache of objects stays
   help               this text
@@ -500,6 +524,6 @@ done
 verb=${1:-build}
 [ $# = 0 ] || shift
 case $verb in
-build | demo | test | fmt | gather | variant | flags | clean | help) "verb_$verb" "$@" ;;
+build | demo | test | fmt | gather | variant | units | flags | clean | help) "verb_$verb" "$@" ;;
 *) die 2 "unknown verb '$verb'; see ./build.sh help" ;;
 esac
