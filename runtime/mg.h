@@ -112,6 +112,11 @@ struct mg_ctx {
  * part depends only on `parts` and the number of workers; results must not depend on it at all. */
 void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg);
 
+/* Working memory of the rank for one kernel call: MG_SCRATCH_BYTES, 2 MiB aligned, shared by all parts
+ * of the mg_par calls of that kernel call. Contents are lost between kernel calls. Needs a pool. */
+#define MG_SCRATCH_BYTES ((uint64_t)16 << 20)
+void *mg_scratch(mg_ctx *c);
+
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
