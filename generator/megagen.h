@@ -348,6 +348,8 @@ typedef enum {
     OF_STRUCT = 32,    /* known to C by name: loop, fused, matmul, read ...                    */
     OF_NOGRAD = 64,    /* no cotangent flows through                                           */
     OF_MIXES = 128,    /* mixes along s: needs a stateful form to decode                       */
+    OF_TEXT = 256,     /* declared by an `op` statement of a .mg text                          */
+    OF_LINEAR = 512,   /* linear in its first operand: a partial sum may pass through          */
 } OpFlags;
 
 /* A signature: `rmsnorm: x[.. d], w[d] -> y[.. d], saved r[..]:f32`. A result marked `saved` is a row
@@ -358,7 +360,8 @@ typedef struct {
     bool optional, saved;
     u8 n;
     struct {
-        Sym part[4];         /* factors; more than one: a merged dim "(h e)"; ".." any leading dims */
+        Sym part[4];         /* factors; more than one: a merged dim "(h e)"; ".." any leading dims;
+                              * "K..": a set of dims, K the attr `sum`; "2": a dim of that size */
         u8 n;
     } dim[RANK_MAX];         /* outermost first                                            */
 } SigPort;
@@ -406,7 +409,8 @@ typedef struct {
     Sym name;
     u32 flags;
     Sym sig_text, body_text; /* as written                                                */
-    Sig *sig;
+    Sig *sig;                /* NULL: result types by rule, or given                        */
+    u32 rule;                /* type rule of a structural op in sig.c; 0 = by sig           */
     Body *body;              /* over the signature's own dim names, ".." as one dim       */
     u32 bwd;                 /* op id of the derived backward; 0 until asked for          */
     VEC(u16) from;           /* of a derived NAME.bwd, per operand: i = operand i of NAME, nin + j = result j, nin + nout + j = cotangent of result j */
@@ -489,7 +493,17 @@ u32 op_find(const Graph *g, const char *name);        /* 0 if unknown           
 u32 func_add(Graph *g, Sym name, Role role);
 u32 func_input(Graph *g, u32 func, Type type, Sym path);                 /* -> value      */
 u32 formal_find(Graph *g, u32 func, Sym name, Type type, VarKind kind);  /* adds if new; -> index + 1 */
-u32 attr_int(Graph *g, Sym key, i64 v); /* push one Attr; a node's attrs are consecutive */
+i32 type_pos(const Type *t, u32 dim);                 /* position of dim, -1 if it has none       */
+bool type_equal(const Type *a, const Type *b);        /* dtype and dims                           */
+void value_set_dense(Graph *g, u32 value);            /* its own buffer, row-major                */
+/* Elements that one rank holds of a value of this type, with places `at` (g->atom.n of them). */
+u64 type_local_elems(const Graph *g, const Type *t, const Place *at);
+/* Attrs are built by value and copied by node_add: (Attr[]){attr_dim(k, d), ...}. */
+Attr attr_int(Sym key, i64 v);
+Attr attr_num(Sym key, f64 v);
+Attr attr_sym(Sym key, Sym v);
+Attr attr_dim(Sym key, u32 dim);
+Attr attr_dims(Sym key, const u32 *dim, u32 n);
 const Attr *node_attr(const Graph *g, u32 node, const char *key);        /* NULL if absent */
 /* Append a node to func; result types by the op's signature (sig_infer). in[] may name values of
  * this Func only. Returns the node; its results are g->node[n].out + i. */
@@ -515,7 +529,13 @@ void text_print(Graph *g, Text *t);
 void text_parse(Graph *g, const char *file, const char *src, u64 n);     /* fail() with position */
 void verify(Graph *g, const char *after);             /* fail(E7xx) naming pass, Func and node */
 
+int text_check(const char *file);                     /* parse, verify, print, parse: 0 = the same, else an exit code */
 Sig *sig_parse(Graph *g, Loc loc, const char *text);
+void sig_register(Graph *g);                          /* the structural ops; graph_new calls it */
+i32 sig_in(const Sig *s, Sym name);                   /* index of operand name, -1 if none      */
+i32 sig_out(const Sig *s, Sym name);
+/* Dims that a name of the signature stands for at this node ("d", "..", "K"); -> how many, -1 unknown. */
+i32 sig_dims(Graph *g, u32 node, Sym name, u32 dim[RANK_MAX]);
 /* Result types of node from its operand types; fail(E03xx) naming the factor, both sizes and both sources. */
 u32 sig_infer(Graph *g, const Op *op, Loc loc, const u32 *in, u32 nin, const Attr *attr, u32 nattr,
               Type *out);                             /* -> nout                          */
