@@ -535,7 +535,7 @@ void sig_register(Graph *g);                          /* the structural ops; gra
 i32 sig_in(const Sig *s, Sym name);                   /* index of operand name, -1 if none      */
 i32 sig_out(const Sig *s, Sym name);
 /* Dims that a name of the signature stands for at this node ("d", "..", "K"); -> how many, -1 unknown. */
-i32 sig_dims(Graph *g, u32 node, Sym name, u32 dim[RANK_MAX]);
+i32 sig_factor(Graph *g, u32 node, Sym name, u32 dim[RANK_MAX]);
 /* Result types of node from its operand types; fail(E03xx) naming the factor, both sizes and both sources. */
 u32 sig_infer(Graph *g, const Op *op, Loc loc, const u32 *in, u32 nin, const Attr *attr, u32 nattr,
               Type *out);                             /* -> nout                          */
