@@ -191,91 +191,35 @@ void lua_kern_add(Graph *g, Loc loc, const char *target, const char *text, u64 n
     vec_push(g->arena, &g->kern, k);
 }
 
-/* ---- names of operands and dims, from the signature's text ------------------------------------
+/* ---- names of operands and dims, from the signature -------------------------------------------
  */
 
-/* One operand of "x[.. d], w[v d] -> y[.. d], r[..]:f32". Dims in front of ".." count from the
- * left, dims behind it from the right. */
-typedef struct {
-    Sym name;
-    u32 n, dots; /* number of names; position of "..", n if there is none                  */
-    Sym dim[RANK_MAX + 1];
-} SigName;
-typedef VEC(SigName) SigNames;
-
-static bool is_word(char c)
+static bool is_dots(const Graph *g, const SigPort *p, u32 i)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return p->dim[i].n == 1 && !strcmp(sym_str(g, p->dim[i].part[0]), "..");
 }
 
-/* The dims between brackets; returns the text behind `]`. */
-static const char *sig_dims(Graph *g, const char *s, SigName *sn)
+/* The signature's name of dim i of an operand of this rank; NULL if it has none. Dims in front of
+ * ".." count from the left, dims behind it from the right. */
+static const char *sig_dim_name(const Graph *g, const SigPort *p, u32 rank, u32 i)
 {
-    sn->dots = UINT32_MAX;
-    while (*s && *s != ']') {
-        const char *from = s;
-        Sym name = 0;
-        if (s[0] == '.' && s[1] == '.') {
-            s += 2;
-            sn->dots = sn->n;
-            continue;
-        }
-        if (*s == '(') { /* a merged dim has no name of its own */
-            while (*s && *s != ')')
-                s++;
-        } else if (is_word(*s)) {
-            while (is_word(*s))
-                s++;
-            name = sym_n(g, from, (u64)(s - from));
-            s--;
-        } else {
-            s++;
-            continue;
-        }
-        s += *s != 0;
-        if (sn->n < RANK_MAX)
-            sn->dim[sn->n++] = name;
-    }
-    if (sn->dots == UINT32_MAX)
-        sn->dots = sn->n;
-    return *s ? s + 1 : s;
-}
-
-/* Operands, then results from *nin on. */
-static void sig_names(Graph *g, const char *s, SigNames *out, u32 *nin)
-{
-    *nin = UINT32_MAX;
-    while (*s) {
-        if (s[0] == '-' && s[1] == '>') {
-            *nin = out->n;
-            s += 2;
-        } else if (*s == ':') {
-            for (s++; is_word(*s); s++) {
-            }
-        } else if (is_word(*s)) {
-            const char *from = s;
-            while (is_word(*s))
-                s++;
-            SigName sn = {.name = sym_n(g, from, (u64)(s - from))};
-            if (*s == '[')
-                s = sig_dims(g, s + 1, &sn);
-            vec_push(g->arena, out, sn);
-        } else {
-            s++;
-        }
-    }
-    if (*nin == UINT32_MAX)
-        *nin = out->n;
-}
-
-/* The signature's name of dim i of an operand of this rank; NULL if it has none. */
-static const char *sig_dim_name(const Graph *g, const SigName *sn, u32 rank, u32 i)
-{
-    if (!sn || rank < sn->n)
+    u32 dots = 0;
+    while (p && dots < p->n && !is_dots(g, p, dots))
+        dots++;
+    if (!p || (dots == p->n && rank != p->n) || rank + 1 < p->n)
         return NULL;
-    u32 behind = sn->n - sn->dots; /* names behind ".." */
-    u32 at = i < sn->dots ? i : i >= rank - behind ? i + sn->n - rank : UINT32_MAX;
-    return at < sn->n && sn->dim[at] ? sym_str(g, sn->dim[at]) : NULL;
+    u32 behind = dots < p->n ? p->n - dots - 1 : 0;
+    u32 at = i < dots ? i : i >= rank - behind ? i + p->n - rank : UINT32_MAX;
+    return at < p->n && p->dim[at].n == 1 ? sym_str(g, p->dim[at].part[0]) : NULL;
+}
+
+static const SigPort *sig_port(const Op *op, bool in, u32 i)
+{
+    if (!op->sig)
+        return NULL;
+    if (in)
+        return i < op->sig->in.n ? &op->sig->in.at[i] : NULL;
+    return i < op->sig->out.n ? &op->sig->out.at[i] : NULL;
 }
 
 /* ---- what an expression of a block sees -------------------------------------------------------
@@ -300,7 +244,7 @@ const char *dtype_ctype(u8 dt)
     return ctypes[dt];
 }
 
-static void push_value(Graph *g, lua_State *L, u32 value, const SigName *sn)
+static void push_value(Graph *g, lua_State *L, u32 value, const SigPort *port)
 {
     const Value *v = &g->value.at[value];
     lua_newtable(L);
@@ -321,7 +265,7 @@ static void push_value(Graph *g, lua_State *L, u32 value, const SigName *sn)
     for (u32 i = 0; i < v->type.rank; i++) {
         u32 dim = v->type.dim[i];
         const char *key[2] = {sym_str(g, g->dim.at[dim].name),
-                              sig_dim_name(g, sn, v->type.rank, i)};
+                              sig_dim_name(g, port, v->type.rank, i)};
         for (u32 k = 0; k < 2; k++) {
             if (!key[k])
                 continue;
@@ -388,9 +332,6 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
     static const char *const fn[] = {"elems", "bytes", "ctype", "rank"};
     const Node *n = &g->node.at[node];
     const Op *op = &g->op.at[n->op];
-    SigNames sn = {0};
-    u32 nin = 0;
-    sig_names(g, sym_str(g, op->sig_text), &sn, &nin);
     lua_newtable(L);
     for (u32 i = 0; i < sizeof fn / sizeof *fn; i++) {
         lua_pushstring(L, fn[i]);
@@ -405,13 +346,12 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
     lua_newtable(L); /* size.d: of the first operand that has d */
     for (u32 i = 0; i < n->nin + n->nout; i++) {
         bool in = i < n->nin;
-        u32 at = in ? i : nin + i - n->nin;
-        const SigName *name = at < sn.n && (in ? at < nin : true) ? &sn.at[at] : NULL;
+        const SigPort *port = sig_port(op, in, in ? i : i - n->nin);
         u32 v = in ? g->arg.at[n->in + i] : n->out + i - n->nin;
         const Type *t = &g->value.at[v].type;
         for (u32 d = 0; d < t->rank; d++) {
             const char *key[2] = {sym_str(g, g->dim.at[t->dim[d]].name),
-                                  sig_dim_name(g, name, t->rank, d)};
+                                  sig_dim_name(g, port, t->rank, d)};
             for (u32 k = 0; k < 2; k++) {
                 if (key[k] && lua_getfield(L, -1, key[k]) == LUA_TNIL) {
                     lua_pushinteger(L, dim_mem(g, t->dim[d]));
@@ -421,9 +361,9 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
                     lua_pop(L, 1);
             }
         }
-        push_value(g, L, v, name);
+        push_value(g, L, v, port);
         lua_setfield(L, -3,
-                     name ? sym_str(g, name->name)
+                     port ? sym_str(g, port->name)
                           : arena_fmt(g->arena, "%s%u", in ? "in" : "out", in ? i : i - n->nin));
     }
     lua_setfield(L, -2, "size");
