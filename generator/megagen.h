@@ -10,6 +10,8 @@
 #ifndef MEGAGEN_H
 #define MEGAGEN_H
 
+#define MEGAGEN_VERSION "0.1"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -109,7 +111,7 @@ typedef enum {
 } Dtype;
 u32 dtype_size(u8 dt);           /* bytes; DT_F has none and asserts                          */
 const char *dtype_name(u8 dt);   /* "f", "f64", "bf16", ...                                   */
-const char *dtype_ctype(u8 dt);  /* "double", "float", "bf16", "int32_t", ... as in mgk.h     */
+const char *dtype_ctype(u8 dt);  /* "double", "float", "uint16_t" (bf16 bits), ... as in mgk.h */
 u8 dtype_parse(const char *s);   /* DT_NONE if unknown                                        */
 
 /* A named dim. Two dims with one letter and different sizes are two Dims ("d", "d.1"). */
@@ -555,6 +557,7 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
 /* Op id of NAME.bwd, made on the first call: the operands of NAME that it needs, then its saved results,
  * then cotangents of the other results (Op.from) -> cotangents of the float operands (Op.to). */
 u32 body_derive(Graph *g, u32 op);
+bool body_has_rand(const Body *b);                     /* it draws random numbers: its kernel takes `site` */
 void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
 /* Interpreter in f64 for tests: dense row-major arrays, size[i] of Body.dim i; attributes and scalars by
  * name through `lookup`. */

@@ -1,0 +1,691 @@
+/* emit_func.c: one Func as the text of one C function.
+ *
+ * A node is a call of its kernel instance: NAME(c, results..., operands..., extras...). Pointers
+ * are named after module paths and declared where they are first needed; what differs from call to
+ * call comes from a row `k` of the Func's table of calls, all other offsets are constants. A loop
+ * node prints as a for loop, its sliced operands and stacked results as pointers that move with i.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "emit_int.h"
+
+/* A function body, or the body of a loop in it. */
+typedef struct Scope Scope;
+struct Scope {
+    Scope *up;
+    u32 func, loop;    /* loop: the node in up->func                                      */
+    const char *index; /* "i"                                                             */
+    u32 depth;         /* 0 for the function                                              */
+    Lines decl, line;
+};
+
+typedef struct {
+    Emit *e;
+    Graph *g;
+    CFunc *cf;
+    const char **local; /* by value: C text of the pointer to its base's first element    */
+    bool *plain;        /* by value: local is a name of the right type, arithmetic is fine */
+    VEC(Sym) used;      /* names in this function                                         */
+} Fn;
+
+bool is_op(const Graph *g, u32 node, const char *name)
+{
+    return !strcmp(sym_str(g, g->op.at[g->node.at[node].op].name), name);
+}
+
+/* ==== small texts ================================================================================
+ */
+
+const char *type_text(Graph *g, const Type *t)
+{
+    Text s = {0};
+    text_put(g->arena, &s, "[");
+    for (u32 i = 0; i < t->rank; i++) {
+        const Dim *d = &g->dim.at[t->dim[i]];
+        text_fmt(g->arena, &s, "%s%s=%lld", i ? " " : "", sym_str(g, d->name), (long long)d->size);
+    }
+    text_put(g->arena, &s, "]");
+    return text_str(g->arena, &s);
+}
+
+static const char *dims_text(Graph *g, const Type *t)
+{
+    Text s = {0};
+    text_put(g->arena, &s, "[");
+    for (u32 i = 0; i < t->rank; i++)
+        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, g->dim.at[t->dim[i]].name));
+    text_put(g->arena, &s, "]");
+    return text_str(g->arena, &s);
+}
+
+const char *loc_text(Graph *g, Loc loc)
+{
+    return loc.line ? arena_fmt(g->arena, "%s:%d", sym_str(g, loc.file), loc.line) : "";
+}
+
+const char *amount(Graph *g, f64 v, const char *unit)
+{
+    static const char *const prefix[] = {"", "k", "M", "G", "T", "P", "E"};
+    u32 p = 0;
+    while (v >= 999.95 && p < 6) {
+        v /= 1000;
+        p++;
+    }
+    return arena_fmt(g->arena, p || v != (f64)(i64)v ? "%.1f %s%s" : "%.0f %s%s", v, prefix[p],
+                     unit);
+}
+
+/* A comment must not end early or open another: no byte of a spec decides that. */
+static const char *comment_safe(Graph *g, const char *s)
+{
+    char *out = arena_fmt(g->arena, "%s", s);
+    for (char *p = out; *p; p++) {
+        if ((u8)*p < 32 || (u8)*p > 126 || *p == '\\' || *p == '?' ||
+            (p > out && ((p[-1] == '*' && *p == '/') || (p[-1] == '/' && *p == '*'))))
+            *p = '.';
+    }
+    return out;
+}
+
+/* ":12 attn.qkv      50.3 MFLOP": where it stands in the spec, the module, what it costs. */
+static const char *node_note(Fn *fn, u32 node)
+{
+    Graph *g = fn->g;
+    const Node *n = &g->node.at[node];
+    const char *at = "", *file = sym_str(g, n->loc.file), *slash = strrchr(file, '/');
+    if (n->loc.line && n->loc.file == g->func.at[fn->cf->func].loc.file)
+        at = arena_fmt(g->arena, ":%d", n->loc.line);
+    else if (n->loc.line)
+        at = arena_fmt(g->arena, "%.10s:%d", slash ? slash + 1 : file, n->loc.line);
+    f64 flops = node_flops(g, node);
+    const char *cost = g->kern.at[g->inst.at[n->kern].kern].name && flops > 0
+                           ? amount(g, flops, "FLOP")
+                           : amount(g, (f64)node_traffic(g, node), "B");
+    const char *path = sym_str(g, n->path);
+    int room = 19 - (int)strlen(at);
+    u64 len = strlen(path);
+    if ((i64)len > room)
+        path += len - (u64)room;
+    return comment_safe(g, arena_fmt(g->arena, "%s %-*s %11s", at, room, path, cost));
+}
+
+/* ==== names ======================================================================================
+ */
+
+static bool in_use(const Fn *fn, Sym name)
+{
+    for (u32 i = 0; i < fn->used.n; i++) {
+        if (fn->used.at[i] == name)
+            return true;
+    }
+    for (u32 i = 0; i < fn->e->taken.n; i++) {
+        if (fn->e->taken.at[i] == name)
+            return true;
+    }
+    return false;
+}
+
+static Sym local_unique(Fn *fn, const char *want)
+{
+    Graph *g = fn->g;
+    Sym base = c_name(g, want), name = base;
+    for (u32 i = 2; in_use(fn, name); i++)
+        name = sym_fmt(g, "%s%s%u", sym_str(g, base), "_", i);
+    vec_push(g->arena, &fn->used, name);
+    return name;
+}
+
+Sym name_unique(Emit *e, Sym want)
+{
+    Graph *g = e->g;
+    Sym name = want;
+    for (u32 i = 2;; i++) {
+        bool taken = false;
+        for (u32 k = 0; k < e->taken.n; k++)
+            taken |= e->taken.at[k] == name;
+        if (!taken)
+            break;
+        name = sym_fmt(g, "%s_%u", sym_str(g, want), i);
+    }
+    vec_push(g->arena, &e->taken, name);
+    return name;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && dot[1] ? dot + 1 : path;
+}
+
+/* What a value is called: its mark or module, the result's name where a node has several;
+ * cotangents with a d. */
+static const char *value_word(Graph *g, u32 value)
+{
+    const Value *v = &g->value.at[value];
+    const Node *n = &g->node.at[v->node];
+    const char *path = sym_str(g, v->path);
+    if (!*path && v->node)
+        path = sym_str(g, n->path);
+    path = last_part(path);
+    const Op *op = &g->op.at[n->op];
+    const char *port = "";
+    if (v->node && n->nout > 1) {
+        if (op->sig && v->out < op->sig->out.n)
+            port = sym_str(g, op->sig->out.at[v->out].name);
+        else if (n->body && is_op(g, v->node, "fused") && v->out < g->body.at[n->body]->out.n)
+            port = sym_str(g, g->body.at[n->body]->out.at[v->out].name);
+    }
+    if (!*path)
+        path = *port ? port : v->node ? sym_str(g, op->name) : "x";
+    else if (*port && !v->path)
+        path = arena_fmt(g->arena, "%s_%s", path, port);
+    return path;
+}
+
+/* ==== fields of the table of calls ===============================================================
+ */
+
+static const char *field(Fn *fn, FieldKind kind, Sym formal, u32 index, const char *want,
+                         const char *note)
+{
+    CFunc *cf = fn->cf;
+    for (u32 i = 0; i < cf->field.n; i++) {
+        const Field *f = &cf->field.at[i];
+        if (f->kind == kind && f->formal == formal && f->index == index)
+            return sym_str(fn->g, f->name);
+    }
+    Sym base = c_name(fn->g, want), name = base;
+    for (u32 i = 2, again = 1; again; i++) {
+        again = 0;
+        for (u32 k = 0; k < cf->field.n; k++)
+            again |= cf->field.at[k].name == name;
+        if (again)
+            name = sym_fmt(fn->g, "%s_%u", sym_str(fn->g, base), i);
+    }
+    vec_push(fn->g->arena, &cf->field, (Field){kind, name, formal, index, note});
+    return sym_str(fn->g, name);
+}
+
+static const char *value_note(Graph *g, u32 value)
+{
+    const Type *t = &g->value.at[value].type;
+    return arena_fmt(g->arena, "%s %s", type_text(g, t), dtype_name(t->dtype));
+}
+
+static const char *formal_field(Fn *fn, u32 func, u32 formal)
+{
+    const Formal *f = &fn->g->func.at[func].formal.at[formal - 1];
+    const char *name = sym_str(fn->g, f->name);
+    const char *note =
+        arena_fmt(fn->g->arena, "%s %s", type_text(fn->g, &f->type), dtype_name(f->type.dtype));
+    return field(fn, FIELD_FORMAL, f->name, 0, *name == '/' ? name + 1 : name, note);
+}
+
+/* ==== where a value lies =========================================================================
+ */
+
+static i32 find(const u32 *at, u32 n, u32 value)
+{
+    for (u32 i = 0; i < n; i++) {
+        if (at[i] == value)
+            return (i32)i;
+    }
+    return -1;
+}
+
+static u32 base_of(const Graph *g, u32 value)
+{
+    u32 b = g->value.at[value].base;
+    return b ? b : value;
+}
+
+static const char *address(Fn *fn, Scope *sc, u32 value);
+
+/* The #define of a save's place in the block of a call. */
+static const char *save_name(Fn *fn, u32 value, u64 off)
+{
+    Emit *e = fn->e;
+    for (u32 i = 0; i < e->save.n; i++) {
+        if (e->save.at[i].value == value)
+            return sym_str(fn->g, e->save.at[i].name);
+    }
+    const Func *f = &fn->g->func.at[fn->g->value.at[value].func];
+    char *want =
+        arena_fmt(fn->g->arena, "%s_%s", sym_str(fn->g, f->name), value_word(fn->g, value));
+    Sym mangled = c_name(fn->g, want);
+    char *upper = arena_fmt(fn->g->arena, "%s", sym_str(fn->g, mangled));
+    for (char *p = upper; *p; p++)
+        *p = *p >= 'a' && *p <= 'z' ? (char)(*p - 32) : *p;
+    Sym name = name_unique(e, sym(fn->g, upper));
+    SaveName s = {name, value, off, value_note(fn->g, value)};
+    vec_push(fn->g->arena, &e->save, s);
+    return sym_str(fn->g, name);
+}
+
+static const char *saved_at(Fn *fn, u32 value, u64 off)
+{
+    const char *k = field(fn, FIELD_SAVED, 0, 0, "saved", "its block of saves");
+    return arena_fmt(fn->g->arena, "AT(c, k->%s + %s)", k, save_name(fn, value, off));
+}
+
+/* An input of a backward Func that no Reg brings: a row of the table of saves. */
+static const Save *save_to(const Graph *g, u32 func, u32 value)
+{
+    for (u32 i = 0; i < g->save.n; i++) {
+        const Save *s = &g->save.at[i];
+        if (s->to == func && s->to_value == value && s->mode == SAVE_KEEP)
+            return s;
+    }
+    return NULL;
+}
+
+static bool reg_brings(const Graph *g, u32 func, u32 index)
+{
+    for (u32 c = 1; c < g->chain.n; c++) {
+        for (u32 k = 0; k < g->chain.at[c].call.n; k++) {
+            const Call *call = &g->chain.at[c].call.at[k];
+            if (call->func == func)
+                return index < call->in.n && call->in.at[index];
+        }
+    }
+    return false;
+}
+
+static const char *input_address(Fn *fn, Scope *sc, u32 value)
+{
+    Graph *g = fn->g;
+    const Func *f = &g->func.at[sc->func];
+    i32 at = find(f->in.at, f->in.n, value);
+    assert(at >= 0 && "a value without producer is an input of its Func");
+    if (!sc->up) {
+        const Save *s = reg_brings(g, sc->func, (u32)at) ? NULL : save_to(g, sc->func, value);
+        if (s)
+            return saved_at(fn, s->from_value, s->off);
+        const char *k = field(fn, FIELD_IN, 0, (u32)at, value_word(g, value), value_note(g, value));
+        return arena_fmt(g->arena, "AT(c, k->%s)", k);
+    }
+    u32 outer = g->arg.at[g->node.at[sc->loop].in + (u32)at];
+    const char *p = address(fn, sc->up, outer);
+    if (f->in_kind.at[at] == OPERAND_SLICE)
+        return arena_fmt(g->arena, "%s + %s * %lld", p, sc->index,
+                         (long long)g->value.at[outer].stride[0]);
+    if (f->in_kind.at[at] == OPERAND_CARRY) {
+        const char *result = address(fn, sc->up, g->node.at[sc->loop].out + (u32)at);
+        return arena_fmt(g->arena, "%s ? %s : %s", sc->index, result, p);
+    }
+    return p;
+}
+
+/* An out of a loop body lies in the loop's result. */
+static const char *stacked_address(Fn *fn, Scope *sc, u32 index)
+{
+    Graph *g = fn->g;
+    u32 outer = g->node.at[sc->loop].out + index;
+    const char *p = address(fn, sc->up, outer);
+    if (g->func.at[sc->func].out_kind.at[index] != RESULT_STACK)
+        return p;
+    return arena_fmt(g->arena, "%s + %s * %lld", p, sc->index,
+                     (long long)g->value.at[outer].stride[0]);
+}
+
+static const char *buffer_address(Fn *fn, u32 value)
+{
+    Graph *g = fn->g;
+    u32 id = g->value.at[value].buf;
+    if (!id)
+        return NULL;
+    const Buf *b = &g->buf.at[id];
+    if (b->region == REGION_SAVED)
+        return saved_at(fn, value, b->off);
+    assert(b->region == REGION_SCRATCH && "a Func's own buffer is saved or scratch");
+    return arena_fmt(g->arena, "AT(c, SCRATCH + 0x%llx)", (unsigned long long)b->off);
+}
+
+/* C text of the address of a base. *inline_: no declaration needed, the text is used as it is. */
+static const char *base_address(Fn *fn, Scope *sc, u32 base, bool *inline_)
+{
+    Graph *g = fn->g;
+    const Value *v = &g->value.at[base];
+    const Func *f = &g->func.at[sc->func];
+    *inline_ = false;
+    if (!v->node)
+        return input_address(fn, sc, base);
+    u32 variable = is_op(g, v->node, "read") ? v->node : value_sink(g, base);
+    if (variable) {
+        *inline_ = true;
+        return arena_fmt(g->arena, "AT(c, k->%s)",
+                         formal_field(fn, sc->func, g->node.at[variable].formal));
+    }
+    i32 out = find(f->out.at, f->out.n, base);
+    if (out >= 0 && sc->up)
+        return stacked_address(fn, sc, (u32)out);
+    if (out >= 0 && !(v->buf && g->buf.at[v->buf].region == REGION_SAVED)) {
+        const char *k = field(fn, FIELD_OUT, 0, (u32)out, value_word(g, base), value_note(g, base));
+        return arena_fmt(g->arena, "AT(c, k->%s)", k);
+    }
+    return buffer_address(fn, base);
+}
+
+static bool is_const(const Graph *g, u32 base)
+{
+    u32 n = g->value.at[base].node;
+    return !n || is_op(g, n, "read");
+}
+
+static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
+{
+    Graph *g = fn->g;
+    const char *name = sym_str(g, local_unique(fn, value_word(g, base)));
+    char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
+                           dtype_ctype(g->value.at[base].type.dtype));
+    char *line = arena_fmt(g->arena, "%*s%-12s *%-14s = %s;", (int)(4 + 4 * sc->depth), "", type,
+                           name, text);
+    vec_push(g->arena, &sc->decl, (Line){line, type_text(g, &g->value.at[base].type), 0});
+    fn->local[base] = name;
+    fn->plain[base] = true;
+}
+
+/* The scope, this one or an outer one, that the value's Func is printed in. */
+static Scope *scope_of(const Graph *g, Scope *sc, u32 value)
+{
+    while (sc->func != g->value.at[value].func) {
+        sc = sc->up;
+        assert(sc && "a value of this function");
+    }
+    return sc;
+}
+
+/* C text of a pointer to the first element of the value's window. */
+static const char *address(Fn *fn, Scope *sc, u32 value)
+{
+    Graph *g = fn->g;
+    u32 base = base_of(g, value);
+    i64 off = g->value.at[value].off;
+    if (!fn->local[base]) {
+        Scope *home = scope_of(g, sc, base);
+        bool inline_ = false;
+        const char *text = base_address(fn, home, base, &inline_);
+        if (!text)
+            return "NULL";
+        /* An invariant of a loop keeps its outer name. */
+        bool known = home->up && !strpbrk(text, " (");
+        if (inline_ || known) {
+            fn->local[base] = text;
+            fn->plain[base] = known;
+        } else {
+            declare(fn, home, base, text);
+        }
+    }
+    if (!off && (fn->plain[base] || sc->func == g->value.at[base].func))
+        return fn->local[base];
+    if (!fn->plain[base])
+        declare(fn, scope_of(g, sc, base), base, fn->local[base]);
+    if (!off)
+        return fn->local[base];
+    return arena_fmt(g->arena, "%s + %lld", fn->local[base], (long long)off);
+}
+
+/* ==== calls ======================================================================================
+ */
+
+static const char *indent(Graph *g, const Scope *sc)
+{
+    return arena_fmt(g->arena, "%*s", (int)(4 + 4 * sc->depth), "");
+}
+
+/* Does this text add in this trip of this micro batch? The first writer of a step overwrites. */
+static const char *beta_text(Fn *fn, Scope *sc, u32 value)
+{
+    Graph *g = fn->g;
+    u32 sink = value_sink(g, value);
+    if (sink) {
+        if (g->node.at[sink].beta)
+            return "1";
+        Text t = {0};
+        text_put(g->arena, &t, "c->scalar.micro > 0");
+        for (Scope *s = sc; s->up; s = s->up)
+            text_fmt(g->arena, &t, " || %s > 0", s->index);
+        return text_str(g->arena, &t);
+    }
+    i32 at = find(g->func.at[sc->func].out.at, g->func.at[sc->func].out.n, value);
+    assert(sc->up && at >= 0 && "a sum result of a loop body");
+    u32 outer = g->node.at[sc->loop].out + (u32)at;
+    const char *first = value_adds(g, outer) ? beta_text(fn, sc->up, outer) : "";
+    if (!strcmp(first, "1"))
+        return first;
+    return arena_fmt(g->arena, "%s%s%s > 0", first, *first ? " || " : "", sc->index);
+}
+
+/* What the call's results that add have in common; they must agree, one call has one beta. */
+static const char *node_beta(Fn *fn, Scope *sc, u32 node)
+{
+    const Node *n = &fn->g->node.at[node];
+    const char *beta = NULL;
+    for (u32 i = 0; i < n->nout; i++) {
+        if (!value_adds(fn->g, n->out + i))
+            continue;
+        const char *b = beta_text(fn, sc, n->out + i);
+        assert((!beta || !strcmp(beta, b)) && "one call, one beta");
+        beta = b;
+    }
+    return beta;
+}
+
+static bool draws(const Graph *g, u32 node)
+{
+    const Node *n = &g->node.at[node];
+    const Body *b = is_op(g, node, "fused") ? g->body.at[n->body] : g->op.at[n->op].body;
+    return b && body_has_rand(b);
+}
+
+static const char *site_text(Fn *fn, u32 node)
+{
+    Graph *g = fn->g;
+    const char *path = sym_str(g, g->node.at[node].path);
+    u32 site = (u32)hash_bytes(path, strlen(path), 0);
+    const char *k = field(fn, FIELD_LAYER, 0, 0, "layer", "number in the stack, -1: none");
+    return arena_fmt(g->arena, "0x%08xu + (uint32_t)k->%s", site, k);
+}
+
+/* "NAME(a, b, c);" over as many lines as it takes to end before the margin; the note stands on the
+ * last. */
+static void put_call(Fn *fn, Scope *sc, const char *name, const char *const *arg, u32 narg,
+                     u32 node)
+{
+    Graph *g = fn->g;
+    Text t = {0};
+    text_fmt(g->arena, &t, "%s%s(", indent(g, sc), name);
+    u32 open = t.n;
+    for (u32 i = 0; i < narg; i++) {
+        const char *end = i + 1 < narg ? "," : ");";
+        u32 need = (u32)(strlen(arg[i]) + strlen(end));
+        if (i && t.n + 1 + need > MARGIN - 1 && t.n > open) {
+            vec_push(g->arena, &sc->line, (Line){text_str(g->arena, &t), "", node + 1});
+            t = (Text){0};
+            text_fmt(g->arena, &t, "%*s", (int)open, "");
+        } else if (i) {
+            text_put(g->arena, &t, " ");
+        }
+        text_fmt(g->arena, &t, "%s%s", arg[i], end);
+    }
+    vec_push(g->arena, &sc->line, (Line){text_str(g->arena, &t), node_note(fn, node), node + 1});
+}
+
+static void print_call(Fn *fn, Scope *sc, u32 node)
+{
+    Graph *g = fn->g;
+    Node n = g->node.at[node];
+    VEC(const char *) arg = {0};
+    vec_push(g->arena, &arg, "c");
+    bool sink = is_op(g, node, "accum") || is_op(g, node, "write");
+    if (sink) {
+        const char *p = formal_field(fn, n.func, n.formal);
+        vec_push(g->arena, &arg, arena_fmt(g->arena, "AT(c, k->%s)", p));
+    }
+    for (u32 i = 0; i < n.nout; i++)
+        vec_push(g->arena, &arg, address(fn, sc, n.out + i));
+    for (u32 i = 0; i < n.nin; i++)
+        vec_push(g->arena, &arg, address(fn, sc, g->arg.at[n.in + i]));
+    const char *beta = node_beta(fn, sc, node);
+    if (is_op(g, node, "accum"))
+        beta = n.beta ? "1" : "c->scalar.micro > 0";
+    if (beta)
+        vec_push(g->arena, &arg, beta);
+    if (draws(g, node))
+        vec_push(g->arena, &arg, site_text(fn, node));
+    put_call(fn, sc, sym_str(g, g->inst.at[n.kern].name), arg.at, arg.n, node);
+    fn->cf->flops += node_flops(g, node);
+}
+
+static void print_nodes(Fn *fn, Scope *sc);
+
+static void print_loop(Fn *fn, Scope *sc, u32 node)
+{
+    static const char *const index[] = {"i", "j", "i2", "j2"};
+    Graph *g = fn->g;
+    const Node *n = &g->node.at[node];
+    assert(sc->depth < 4 && "loops nest at most four deep");
+    Scope in = {
+        .up = sc, .func = n->body, .loop = node, .index = index[sc->depth], .depth = sc->depth + 1};
+    const char *head = arena_fmt(g->arena, "%sfor (int %s = 0; %s < %d; %s++) {", indent(g, sc),
+                                 in.index, in.index, n->trips, in.index);
+    f64 before = fn->cf->flops;
+    print_nodes(fn, &in);
+    fn->cf->flops = before + (fn->cf->flops - before) * n->trips;
+    n = &g->node.at[node];
+    const char *note =
+        comment_safe(g, arena_fmt(g->arena, "%d x %s", n->trips, sym_str(g, n->path)));
+    vec_push(g->arena, &sc->line, (Line){head, note, node + 1});
+    for (u32 i = 0; i < in.decl.n; i++)
+        vec_push(g->arena, &sc->line, in.decl.at[i]);
+    if (in.decl.n)
+        vec_push(g->arena, &sc->line, (Line){"", "", 0});
+    for (u32 i = 0; i < in.line.n; i++)
+        vec_push(g->arena, &sc->line, in.line.at[i]);
+    vec_push(g->arena, &sc->line, (Line){arena_fmt(g->arena, "%s}", indent(g, sc)), "", node + 1});
+}
+
+static void print_node(Fn *fn, Scope *sc, u32 node)
+{
+    Graph *g = fn->g;
+    const Node *n = &g->node.at[node];
+    if (n->dead || (g->op.at[n->op].flags & OF_VIEW) || (!n->kern && !is_op(g, node, "loop")))
+        return;
+    assert(n->when != WHEN_LAST_MICRO &&
+           "one rank has no work that only the last micro batch does");
+    if (n->when == WHEN_FIRST_MICRO) {
+        char *head = arena_fmt(g->arena, "%sif (c->scalar.micro == 0) {", indent(g, sc));
+        vec_push(g->arena, &sc->line, (Line){head, "", node + 1});
+        sc->depth++;
+    }
+    if (is_op(g, node, "loop"))
+        print_loop(fn, sc, node);
+    else
+        print_call(fn, sc, node);
+    if (g->node.at[node].when == WHEN_FIRST_MICRO) {
+        sc->depth--;
+        vec_push(g->arena, &sc->line,
+                 (Line){arena_fmt(g->arena, "%s}", indent(g, sc)), "", node + 1});
+    }
+}
+
+static void print_nodes(Fn *fn, Scope *sc)
+{
+    for (u32 i = 0; i < fn->g->func.at[sc->func].node.n; i++)
+        print_node(fn, sc, fn->g->func.at[sc->func].node.at[i]);
+}
+
+/* ==== one Func ===================================================================================
+ */
+
+static const struct {
+    const char *suffix, *word;
+} roles[ROLE_COUNT] = {
+    [ROLE_FWD] = {"fwd", "forward"},
+    [ROLE_BWD] = {"bwd", "backward"},
+    [ROLE_BWDW] = {"bwdw", "backward of the weights"},
+    [ROLE_LOSS] = {"loss", "loss and its gradient"},
+    [ROLE_EVAL] = {"eval", "evaluation"},
+    [ROLE_LOGITS] = {"logits", "logits of one position"},
+    [ROLE_UPD] = {"upd", "update"},
+    [ROLE_PREFILL] = {"prefill", "prefill"},
+    [ROLE_DECODE] = {"decode", "decode"},
+    [ROLE_LOOP] = {"trip", "one trip"},
+};
+
+/* "block.bwd" and role backward: block_bwd. */
+static Sym func_name(Emit *e, const Func *f)
+{
+    Graph *g = e->g;
+    const char *name = sym_str(g, f->name), *suffix = roles[f->role].suffix;
+    u64 n = strlen(name), m = strlen(suffix);
+    bool has = n > m && !strcmp(name + n - m, suffix);
+    return name_unique(e, c_name(g, arena_fmt(g->arena, has ? "%s" : "%s_%s", name, suffix)));
+}
+
+/* "layers 0..3", of the calls in all chains. */
+static const char *layers_text(Graph *g, u32 func)
+{
+    i32 lo = INT32_MAX, hi = -1;
+    for (u32 c = 1; c < g->chain.n; c++) {
+        for (u32 k = 0; k < g->chain.at[c].call.n; k++) {
+            const Call *call = &g->chain.at[c].call.at[k];
+            if (call->func != func || call->layer < 0)
+                continue;
+            lo = call->layer < lo ? call->layer : lo;
+            hi = call->layer > hi ? call->layer : hi;
+        }
+    }
+    if (hi < 0)
+        return "";
+    return lo == hi ? arena_fmt(g->arena, "   layer %d", lo)
+                    : arena_fmt(g->arena, "   layers %d..%d", lo, hi);
+}
+
+void emit_func(Emit *e, u32 func)
+{
+    Graph *g = e->g;
+    const Func *f = &g->func.at[func];
+    CFunc cf = {.func = func};
+    cf.name = func_name(e, f);
+    cf.type = name_unique(e, sym_fmt(g, "%s_k", sym_str(g, cf.name)));
+    Fn fn = {.e = e, .g = g, .cf = &cf};
+    fn.local = arena_alloc(g->arena, g->value.n * sizeof *fn.local);
+    fn.plain = arena_alloc(g->arena, g->value.n * sizeof *fn.plain);
+    Scope top = {.func = func};
+    print_nodes(&fn, &top);
+    cf.decl = top.decl;
+    cf.line = top.line;
+    const char *loc = loc_text(g, f->loc);
+    cf.title = comment_safe(
+        g,
+        arena_fmt(g->arena, "%s, %s.%s%s%s%s", sym_str(g, f->name), roles[f->role].word,
+                  *loc ? "   " : "", loc, layers_text(g, func),
+                  cf.flops > 0 ? arena_fmt(g->arena, "   %s", amount(g, cf.flops, "FLOP")) : ""));
+    vec_push(g->arena, &e->func, cf);
+    e->cfunc[func] = e->func.n;
+}
+
+/* "void attn_qkv_mm(mg_ctx *c, float *y, const float *x, const float *w, int beta)" */
+const char *func_prototype(Graph *g, const Inst *inst)
+{
+    const Node *n = &g->node.at[inst->node];
+    bool sink = is_op(g, inst->node, "accum") || is_op(g, inst->node, "write");
+    Text t = {0};
+    text_fmt(g->arena, &t, "void %s(mg_ctx *c", sym_str(g, inst->name));
+    if (sink)
+        text_fmt(g->arena, &t, ", %s *",
+                 dtype_ctype(g->func.at[n->func].formal.at[n->formal - 1].type.dtype));
+    for (u32 i = 0; i < n->nout; i++)
+        text_fmt(g->arena, &t, ", %s *", dtype_ctype(g->value.at[n->out + i].type.dtype));
+    for (u32 i = 0; i < n->nin; i++)
+        text_fmt(g->arena, &t, ", const %s *",
+                 dtype_ctype(g->value.at[g->arg.at[n->in + i]].type.dtype));
+    if (node_adds(g, inst->node) || is_op(g, inst->node, "accum"))
+        text_put(g->arena, &t, ", int beta");
+    if (draws(g, inst->node))
+        text_put(g->arena, &t, ", uint32_t site");
+    text_put(g->arena, &t, ")");
+    return text_str(g->arena, &t);
+}
