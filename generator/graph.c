@@ -109,6 +109,23 @@ bool type_equal(const Type *a, const Type *b)
            memcmp(a->dim, b->dim, a->rank * sizeof a->dim[0]) == 0;
 }
 
+i32 axis_atoms(const Graph *g, Sym name, u8 atom[ATOM_MAX])
+{
+    for (u32 i = 1; i < g->axis.n; i++) {
+        if (g->axis.at[i].name == name) {
+            memcpy(atom, g->axis.at[i].atom, g->axis.at[i].natom);
+            return g->axis.at[i].natom;
+        }
+    }
+    for (u32 i = 1; i < g->atom.n; i++) {
+        if (g->atom.at[i].name == name) {
+            atom[0] = (u8)i;
+            return 1;
+        }
+    }
+    return -1;
+}
+
 /* ---- ops, attributes ----------------------------------------------------------------------- */
 
 /* From the end: what a text declares hides a rule of the same name. */

@@ -141,7 +141,7 @@ typedef struct {
 typedef struct {
     Sym name;
     i32 size;
-} Atom; /* a factor of the rank grid; tp, dp, cp, pp, ep name ordered lists of atoms       */
+} Atom; /* a factor of the rank grid; atom a has its Place in at[a - 1]. tp, dp ... name ordered lists */
 
 typedef struct {
     Sym name;
@@ -497,6 +497,8 @@ u32 func_input(Graph *g, u32 func, Type type, Sym path);                 /* -> v
 u32 formal_find(Graph *g, u32 func, Sym name, Type type, VarKind kind);  /* adds if new; -> index + 1 */
 i32 type_pos(const Type *t, u32 dim);                 /* position of dim, -1 if it has none       */
 bool type_equal(const Type *a, const Type *b);        /* dtype and dims                           */
+const char *type_str(Graph *g, const Type *t);        /* "f[b s d]"                               */
+i32 axis_atoms(const Graph *g, Sym name, u8 atom[ATOM_MAX]); /* of an axis or atom; -> how many, -1 unknown */
 void value_set_dense(Graph *g, u32 value);            /* its own buffer, row-major                */
 /* Elements that one rank holds of a value of this type, with places `at` (g->atom.n of them). */
 u64 type_local_elems(const Graph *g, const Type *t, const Place *at);
