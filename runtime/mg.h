@@ -1,9 +1,9 @@
 /* mg.h: the contract between generated code and the runtime.
  *
- * Generated code exports one symbol, mg_model_get(). The runtime knows the tables below and never an
- * architecture: it allocates one arena, initialises variables, fills the batch inputs, runs the
- * functions of the model and keeps checkpoints. Generated code calls only what is declared here and in
- * kernels/cpu/mgk.h; it has no mutable statics, so that ranks can be threads.
+ * Generated code exports one symbol, mg_model_get(). The runtime knows the tables below and never
+ * an architecture: it allocates one arena, initialises variables, fills the batch inputs, runs the
+ * functions of the model and keeps checkpoints. Generated code calls only what is declared here and
+ * in kernels/cpu/mgk.h; it has no mutable statics, so that ranks can be threads.
  */
 #ifndef MG_H
 #define MG_H
@@ -14,40 +14,76 @@
 #define MG_ABI 1
 
 typedef enum {
-    MG_NONE, MG_F, MG_F64, MG_F32, MG_BF16, MG_F16, MG_E4M3, MG_E5M2, MG_I64, MG_I32, MG_U32, MG_U16,
-    MG_U8, MG_BOOL
+    MG_NONE,
+    MG_F,
+    MG_F64,
+    MG_F32,
+    MG_BF16,
+    MG_F16,
+    MG_E4M3,
+    MG_E5M2,
+    MG_I64,
+    MG_I32,
+    MG_U32,
+    MG_U16,
+    MG_U8,
+    MG_BOOL
 } mg_dtype; /* same numbers as Dtype in the generator; MG_F never reaches a table                */
 
-typedef enum { MG_PARAMS, MG_GRADS, MG_STATE, MG_SAVED, MG_SCRATCH, MG_IO, MG_NREGION } mg_region_kind;
+typedef enum {
+    MG_PARAMS,
+    MG_GRADS,
+    MG_STATE,
+    MG_SAVED,
+    MG_SCRATCH,
+    MG_IO,
+    MG_NREGION
+} mg_region_kind;
 
 typedef enum {
-    MG_WEIGHT, MG_ACCUM, MG_MASTER, MG_MOMENT, MG_CACHE, MG_STAT, MG_TABLE, MG_SCALAR, MG_METRIC
+    MG_WEIGHT,
+    MG_ACCUM,
+    MG_MASTER,
+    MG_MOMENT,
+    MG_CACHE,
+    MG_STAT,
+    MG_TABLE,
+    MG_SCALAR,
+    MG_METRIC
 } mg_var_kind;
 
-typedef enum { MG_INIT_ZERO, MG_INIT_ONE, MG_INIT_CONST, MG_INIT_NORMAL, MG_INIT_UNIFORM, MG_INIT_TABLE } mg_init_kind;
+typedef enum {
+    MG_INIT_ZERO,
+    MG_INIT_ONE,
+    MG_INIT_CONST,
+    MG_INIT_NORMAL,
+    MG_INIT_UNIFORM,
+    MG_INIT_TABLE
+} mg_init_kind;
 
 typedef struct {
     uint64_t off, bytes; /* from mg_ctx.mem                                                       */
 } mg_region;
 
-/* A persistent variable. Elements are dense, row-major. Only dim 0 may be padded in memory (vocabulary):
- * files hold `elems`, memory `elems_mem`; what is between them is zero and stays zero. */
+/* A persistent variable. Elements are dense, row-major. Only dim 0 may be padded in memory
+ * (vocabulary): files hold `elems`, memory `elems_mem`; what is between them is zero and stays
+ * zero. */
 typedef struct {
-    const char *path;         /* "layers.0.attn.wqkv"; unique                                     */
+    const char *path; /* "layers.0.attn.wqkv"; unique                                     */
     uint8_t kind, dtype, init, rank;
-    uint8_t saved, decay;     /* in checkpoints; weight decay applies                             */
-    int32_t of;               /* index of the weight this belongs to; -1 = none                   */
-    int64_t dim[8];           /* logical                                                          */
-    const char *dims;         /* "d g r e"                                                        */
-    uint64_t off;             /* bytes from mg_ctx.mem                                            */
+    uint8_t saved, decay; /* in checkpoints; weight decay applies                             */
+    int32_t of;           /* index of the weight this belongs to; -1 = none                   */
+    int64_t dim[8];       /* logical                                                          */
+    const char *dims;     /* "d g r e"                                                        */
+    uint64_t off;         /* bytes from mg_ctx.mem                                            */
     uint64_t elems, elems_mem;
-    double a, b;              /* init: const a; normal mean a, std b; uniform [a, b)              */
+    double a, b; /* init: const a; normal mean a, std b; uniform [a, b)              */
     void (*table)(void *dst, const int64_t *dim); /* MG_INIT_TABLE: fills it (rope tables)        */
 } mg_var;
 
 /* A batch input or a result that the host reads. */
 typedef struct {
-    const char *name;         /* "tokens", "targets": i32 [micro seq]; target -1 = no loss here   */
+    const char *name; /* "tokens", "targets": i32 [micro seq]; target -1 = no loss here   */
     uint8_t dtype, rank;
     int64_t dim[8];
     uint64_t off;
@@ -55,11 +91,11 @@ typedef struct {
 
 /* A key of the schema with the value this binary was made with. */
 typedef struct {
-    const char *name, *type;  /* "train.lr", one of: int num bool str list size time              */
-    const char *value;        /* text as on a command line; list: comma separated                 */
-    const char *origin;       /* "default", "tiny.lua:20", "command line", "derived"              */
-    const char *binds;        /* "compile" or "run"                                               */
-    const char *help;         /* one line, with the unit                                          */
+    const char *name, *type; /* "train.lr", one of: int num bool str list size time              */
+    const char *value;       /* text as on a command line; list: comma separated                 */
+    const char *origin;      /* "default", "tiny.lua:20", "command line", "derived"              */
+    const char *binds;       /* "compile" or "run"                                               */
+    const char *help;        /* one line, with the unit                                          */
 } mg_key;
 
 typedef struct mg_ctx mg_ctx;
@@ -81,46 +117,49 @@ typedef struct {
     double flops_token;        /* training FLOPs per token: forward + backward                    */
     uint64_t params;           /* trained numbers, shared ones once                               */
     mg_fn *fwd;                /* forward of one micro batch, saves included                      */
-    mg_fn *bwd;                /* loss, its gradient and backward; metrics and gradients accumulate */
-    mg_fn *upd;                /* norm, clip, optimizer                                           */
-    mg_fn *eval;               /* forward and loss, no dropout, no gradients; metrics accumulate  */
-    mg_fn *logits;             /* forward; io "logits" = f32 [micro vocab] at position scalar.pos */
+    mg_fn *bwd;    /* loss, its gradient and backward; metrics and gradients accumulate */
+    mg_fn *upd;    /* norm, clip, optimizer                                           */
+    mg_fn *eval;   /* forward and loss, no dropout, no gradients; metrics accumulate  */
+    mg_fn *logits; /* forward; io "logits" = f32 [micro vocab] at position scalar.pos */
 } mg_model;
 
 const mg_model *mg_model_get(void);
 
 /* Run-time scalars, read by kernels. Written by the training loop between commands. */
 typedef struct {
-    double step;      /* number of the update, 1-based                                            */
-    double lr, wd;    /* learning rate and weight decay of this step                              */
-    double clip;      /* largest gradient norm; 0 = no clipping                                   */
-    double gscale;    /* what a unit of summed loss weighs: 1 / targets of the global batch       */
-    uint64_t seed;    /* of dropout                                                               */
-    int64_t sample;   /* global index in this run of the micro batch's first row                  */
-    int32_t micro;    /* index of this micro batch in the step, 0-based                           */
-    int32_t pos;      /* logits(): position in the row                                            */
+    double step;    /* number of the update, 1-based                                            */
+    double lr, wd;  /* learning rate and weight decay of this step                              */
+    double clip;    /* largest gradient norm; 0 = no clipping                                   */
+    double gscale;  /* what a unit of summed loss weighs: 1 / targets of the global batch       */
+    uint64_t seed;  /* of dropout                                                               */
+    int64_t sample; /* global index in this run of the micro batch's first row                  */
+    int32_t micro;  /* index of this micro batch in the step, 0-based                           */
+    int32_t pos;    /* logits(): position in the row                                            */
 } mg_scalar;
 
 struct mg_ctx {
-    char *mem;        /* the arena; every offset of generated code counts from here               */
+    char *mem; /* the arena; every offset of generated code counts from here               */
     mg_scalar scalar;
     const mg_model *model;
     struct mg_pool *pool;
 };
 
-/* Run fn(arg, 0) .. fn(arg, parts - 1), spread over the rank's workers, and wait. Which worker takes a
- * part depends only on `parts` and the number of workers; results must not depend on it at all. */
+/* Run fn(arg, 0) .. fn(arg, parts - 1), spread over the rank's workers, and wait. Which worker
+ * takes a part depends only on `parts` and the number of workers; results must not depend on it at
+ * all. */
 void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg);
 
-/* Working memory of the rank for one kernel call: MG_SCRATCH_BYTES, 2 MiB aligned, shared by all parts
- * of the mg_par calls of that kernel call. Contents are lost between kernel calls. Needs a pool. */
+/* Working memory of the rank for one kernel call: MG_SCRATCH_BYTES, 2 MiB aligned, shared by all
+ * parts of the mg_par calls of that kernel call. Contents are lost between kernel calls. Needs a
+ * pool. */
 #define MG_SCRATCH_BYTES ((uint64_t)16 << 20)
 void *mg_scratch(mg_ctx *c);
 
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
-/* megagen's verb `data`: prepare, info, peek (prep.c; needs Jansson and zlib, not in the trainer). */
+/* megagen's verb `data`: prepare, info, peek (prep.c; needs Jansson and zlib, not in the trainer).
+ */
 int mg_data_main(int argc, char **argv);
 
 #endif
