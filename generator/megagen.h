@@ -375,6 +375,13 @@ typedef struct Sig {
  * node[0] is "none". Dims are bits of a mask, outermost first; a node varies along `dims` only. An
  * output port with fewer dims than its node is a sum over the missing ones (column sum). */
 typedef enum { BT_F, BT_I, BT_U, BT_B } BodyType; /* float, integer, 32 random bits, bool */
+typedef enum {
+    BF_NONE, BF_CONST, BF_INPUT, BF_ATTR, BF_SCALAR, BF_GROUP, BF_INDEX, BF_SIZE, BF_RAND, /* leaves */
+    BF_ADD, BF_SUB, BF_MUL, BF_DIV, BF_NEG, BF_LT, BF_LE, BF_GT, BF_GE, BF_EQ, BF_NE, BF_WHERE,
+    BF_EXP, BF_LOG, BF_SQRT, BF_RSQRT, BF_TANH, BF_SIGMOID, BF_ERF, BF_SIN, BF_COS, BF_ABS, BF_MIN,
+    BF_MAX, BF_FLOOR, BF_UNIT, BF_NORMAL, BF_TO_F, BF_TO_I, BF_ROUND, BF_SROUND, BF_STOP,
+    BF_SUM, BF_ROWMAX, BF_ROWMIN, BF_LSE, BF_AMAX, BF_COUNT
+} BodyFn;
 typedef struct {
     u8 fn;                   /* BodyFn, a row of the table in body.c                       */
     u8 type, narg;
@@ -560,6 +567,15 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
  * then cotangents of the other results (Op.from) -> cotangents of the float operands (Op.to). */
 u32 body_derive(Graph *g, u32 op);
 bool body_has_rand(const Body *b);                     /* it draws random numbers: its kernel takes `site` */
+/* The body of a node over the dims of its operands: attributes and sizes are constants, results are rounded to
+ * their types. */
+Body *body_bind(Graph *g, u32 node);
+Body *body_new(Graph *g);
+/* Append a node (or find an equal or simpler one): fills type, dims and narg from the arguments. */
+u32 body_node(Graph *g, Body *b, BodyNode n);
+void body_prune(Graph *g, Body *b);                    /* drop nodes that no output needs; ports stay */
+const char *body_fn_name(u8 fn);
+bool body_reduces(u8 fn);                              /* sum, rowmax, rowmin, lse           */
 void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
 /* Interpreter in f64 for tests: dense row-major arrays, size[i] of Body.dim i; attributes and scalars by
  * name through `lookup`. */
