@@ -49,16 +49,6 @@ const char *type_text(Graph *g, const Type *t)
     return text_str(g->arena, &s);
 }
 
-static const char *dims_text(Graph *g, const Type *t)
-{
-    Text s = {0};
-    text_put(g->arena, &s, "[");
-    for (u32 i = 0; i < t->rank; i++)
-        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, g->dim.at[t->dim[i]].name));
-    text_put(g->arena, &s, "]");
-    return text_str(g->arena, &s);
-}
-
 const char *loc_text(Graph *g, Loc loc)
 {
     return loc.line ? arena_fmt(g->arena, "%s:%d", sym_str(g, loc.file), loc.line) : "";
@@ -77,7 +67,7 @@ const char *amount(Graph *g, f64 v, const char *unit)
 }
 
 /* A comment must not end early or open another: no byte of a spec decides that. */
-static const char *comment_safe(Graph *g, const char *s)
+const char *comment_safe(Graph *g, const char *s)
 {
     char *out = arena_fmt(g->arena, "%s", s);
     for (char *p = out; *p; p++) {
@@ -186,8 +176,7 @@ static const char *value_word(Graph *g, u32 value)
 /* ==== fields of the table of calls ===============================================================
  */
 
-static const char *field(Fn *fn, FieldKind kind, Sym formal, u32 index, const char *want,
-                         const char *note)
+static const char *field(Fn *fn, u8 kind, Sym formal, u32 index, const char *want, const char *note)
 {
     CFunc *cf = fn->cf;
     for (u32 i = 0; i < cf->field.n; i++) {

@@ -116,7 +116,7 @@ void snap_keys(Graph *g)
         for (u32 f = 0; f < sizeof field / sizeof *field; f++) {
             lua_getfield(from, -1, field[f]);
             const char *s = lua_tostring(from, -1);
-            snap_str(g, field[f], s ? s : "");
+            snap_str(g, field[f], c_string(g, s ? s : ""));
             lua_pop(from, 1);
         }
         snap_close(g);

@@ -606,7 +606,7 @@ void snap_open(Graph *g, const char *key);
 void snap_close(Graph *g);
 void snap_str(Graph *g, const char *key, const char *s);
 void snap_int(Graph *g, const char *key, i64 v);
-void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and origin, in order  */
+void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and origin, as C literals, in order */
 f64 lua_flops(Graph *g, u32 node);
 void lua_print_config(Graph *g);                             /* every key, value, origin         */
 
@@ -618,6 +618,7 @@ void lua_print_config(Graph *g);                             /* every key, value
 u32 value_sink(const Graph *g, u32 value);
 bool value_adds(const Graph *g, u32 value); /* its producer adds into it: merged accum, or a sum result of a loop body */
 bool node_adds(const Graph *g, u32 node);   /* one of its results adds: it takes the extra `int beta`  */
+const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
 
 /* ==== passes, in order ========================================================================== */
@@ -638,6 +639,7 @@ int build_trainer(const char *dir, const char *cpu);          /* cc: dir/trainer
 /* Shared object, dlopen, mg_trainer in this process; its exit code. temp: dir is removed once it is loaded. */
 int build_run(const char *dir, const char *cpu, bool temp, int argc, char **argv);
 int build_temp(char *dir, u64 size);                          /* a fresh folder for build_run; 0 or an exit code */
+const char *cpu_flags(const char *cpu);                       /* what the compiler is told for that level  */
 const char *cpu_detect(void);                                 /* "avx512", "avx2" or "generic"            */
 
 /* ==== cost.c: what plan and the first lines say ================================================= */
