@@ -1,12 +1,13 @@
 /* autodiff.c: reverse mode over Funcs.
  *
  * For each forward Func of chain "fwd" a backward Func is built by one walk over its nodes from the
- * last to the first. Cotangents are added in the order of that walk, so the sum is the same in every
- * build. What the backward needs of the forward becomes an input: a Reg where the value crosses calls,
- * a Save row where it does not. Weights are read again; views are taken again on what was saved.
+ * last to the first. Cotangents are added in the order of that walk, so the sum is the same in
+ * every build. What the backward needs of the forward becomes an input: a Reg where the value
+ * crosses calls, a Save row where it does not. Weights are read again; views are taken again on
+ * what was saved.
  *
- * The last Func returns only sums, so its cotangent is known (gscale): value and gradient stand in one
- * Func of role LOSS, and the two directions of its loop over token chunks share one body.
+ * The last Func returns only sums, so its cotangent is known (gscale): value and gradient stand in
+ * one Func of role LOSS, and the two directions of its loop over token chunks share one body.
  *
  * needs: forward Funcs, chain "fwd", vjp rules
  * gives: BWD Funcs, the LOSS Func, accumulators, chains "bwd", "eval" and "logits", saves
@@ -28,27 +29,27 @@ typedef VEC(Part) Parts;
 typedef struct {
     Graph *g;
     u32 src, dst;
-    u32 *map;    /* value of src -> value of dst; 0 = not there yet                       */
-    Parts *part; /* by value of src                                                       */
-    u32 n;       /* length of both                                                        */
+    u32 *map;     /* value of src -> value of dst; 0 = not there yet                       */
+    Parts *part;  /* by value of src                                                       */
+    u32 n;        /* length of both                                                        */
     bool *active; /* by value: depends on a trained weight                                */
 } Walk;
 
 /* A backward Func for one set of cotangents that arrive. */
 typedef struct {
     u32 fwd, bwd;
-    u64 mask;          /* bit j: out j of fwd has a cotangent                             */
-    VEC(i32) from;     /* per input of bwd: FROM_COT + j, FROM_IN + i, FROM_OUT + j, FROM_SAVE */
-    VEC(u32) grad;     /* per output of bwd: index of the input of fwd that it belongs to  */
+    u64 mask;      /* bit j: out j of fwd has a cotangent                             */
+    VEC(i32) from; /* per input of bwd: FROM_COT + j, FROM_IN + i, FROM_OUT + j, FROM_SAVE */
+    VEC(u32) grad; /* per output of bwd: index of the input of fwd that it belongs to  */
 } Variant;
 enum { FROM_SAVE = 0, FROM_COT = 1000, FROM_IN = 2000, FROM_OUT = 3000 };
 
 typedef struct {
     Graph *g;
-    u32 chain;       /* "fwd"                                                             */
-    bool *active;    /* by value                                                          */
+    u32 chain;    /* "fwd"                                                             */
+    bool *active; /* by value                                                          */
     u32 nactive;
-    u32 *dreg;       /* by reg: reg of its cotangent, 0 = none yet                        */
+    u32 *dreg; /* by reg: reg of its cotangent, 0 = none yet                        */
     VEC(Variant) variant;
 } Pass;
 
@@ -62,17 +63,18 @@ static bool is_float(const Graph *g, u32 v)
 }
 
 /* A formal is trained if any call binds it to a weight that is not frozen. */
-static bool formal_trained(const Graph *g, u32 func, u32 formal)
+static bool formal_trained(Graph *g, u32 func, u32 formal)
 {
     const Func *f = &g->func.at[func];
     const Formal *fo = &f->formal.at[formal - 1];
+    u32 twin = f->twin ? f->twin : func; /* the loss is a clone of what the chain calls */
     if (fo->kind != VAR_WEIGHT) {
         return false;
     }
     for (u32 c = 1; c < g->chain.n; c++) {
         for (u32 k = 0; k < g->chain.at[c].call.n; k++) {
             const Call *call = &g->chain.at[c].call.at[k];
-            if (!func_reaches(g, call->func, func)) {
+            if (!func_reaches(g, call->func, twin)) {
                 continue;
             }
             u32 var = var_resolve(g, call->prefix, fo->name);
@@ -93,13 +95,13 @@ static bool activity_func(Graph *g, u32 func, bool *active)
         const Node *n = &g->node.at[id];
         const Op *op = &g->op.at[n->op];
         bool on = false;
-        if (op_is(g, id, "read")) {
+        if (node_is(g, id, "read")) {
             on = !active[n->out] && formal_trained(g, func, n->formal);
         }
         for (u32 k = 0; k < n->nin && !on; k++) {
             on = active[g->arg.at[n->in + k]];
         }
-        if (op_is(g, id, "loop")) {
+        if (node_is(g, id, "loop")) {
             const Func *b = &g->func.at[n->body];
             for (u32 k = 0; k < n->nin; k++) {
                 if (active[g->arg.at[n->in + k]] && !active[b->in.at[k]] &&
@@ -194,7 +196,8 @@ static u32 gap(Walk *w, u32 v, i32 dim, i64 len)
     return zeros(w->g, w->dst, t);
 }
 
-/* Take from parts a set of disjoint ranges of one dim, in ascending order, and lay them side by side. */
+/* Take from parts a set of disjoint ranges of one dim, in ascending order, and lay them side by
+ * side. */
 static u32 join(Walk *w, u32 v, Parts *parts)
 {
     Graph *g = w->g;
@@ -236,7 +239,8 @@ static u32 join(Walk *w, u32 v, Parts *parts)
     return view_concat(g, w->dst, in.at, in.n, (u32)dim, t);
 }
 
-/* The finished cotangent of v: the contributions added in the order in which they came; 0 = none. */
+/* The finished cotangent of v: the contributions added in the order in which they came; 0 = none.
+ */
 static u32 cotangent(Walk *w, u32 v)
 {
     Parts *parts = &w->part[v];
@@ -264,10 +268,10 @@ static u32 value_in_dst(Walk *w, u32 v)
         return w->map[v];
     }
     u32 n = g->value.at[v].node, got;
-    if (n && op_is(g, n, "read")) {
+    if (n && node_is(g, n, "read")) {
         Formal fo = g->func.at[w->src].formal.at[g->node.at[n].formal - 1];
         got = node_read(g, w->dst, formal_find(g, w->dst, fo.name, fo.type, fo.kind));
-    } else if (n && (g->op.at[g->node.at[n].op].flags & OF_VIEW) && !op_is(g, n, "concat")) {
+    } else if (n && (g->op.at[g->node.at[n].op].flags & OF_VIEW) && !node_is(g, n, "concat")) {
         value_in_dst(w, g->arg.at[g->node.at[n].in]);
         u32 c = node_clone(g, n, w->dst, w->map);
         got = g->node.at[c].out;
@@ -318,22 +322,24 @@ static void vjp_view(Walk *w, u32 n, u32 dy)
 {
     Graph *g = w->g;
     u32 x = g->arg.at[g->node.at[n].in];
-    if (op_is(g, n, "slice")) {
+    if (node_is(g, n, "slice")) {
         vjp_slice(w, n, dy);
-    } else if (op_is(g, n, "concat")) {
+    } else if (node_is(g, n, "concat")) {
         vjp_concat(w, n, dy);
-    } else if (op_is(g, n, "broadcast")) {
-        fail(g, g->node.at[n].loc, 320, "the gradient of `broadcast` is not supported here\n"
+    } else if (node_is(g, n, "broadcast")) {
+        fail(g, g->node.at[n].loc, 320,
+             "the gradient of `broadcast` is not supported here\n"
              "help: let a pointwise op broadcast its operand instead");
-    } else if (op_is(g, n, "transpose")) {
+    } else if (node_is(g, n, "transpose")) {
         give(w, x, view_transpose(g, w->dst, dy, g->value.at[x].type));
     } else {
         give(w, x, view_reshape(g, w->dst, dy, g->value.at[x].type));
     }
 }
 
-/* y = contraction of a and b over `sum`. da contracts dy with b over b's other dims, so that its dims
- * come out as a's other dims, then the contracted ones. db puts the operand first whose dims lead in b. */
+/* y = contraction of a and b over `sum`. da contracts dy with b over b's other dims, so that its
+ * dims come out as a's other dims, then the contracted ones. db puts the operand first whose dims
+ * lead in b. */
 static void vjp_matmul(Walk *w, u32 n, u32 dy)
 {
     Graph *g = w->g;
@@ -425,7 +431,7 @@ static void vjp_node(Walk *w, u32 n)
     Graph *g = w->g;
     Node node = g->node.at[n];
     Op op = g->op.at[node.op];
-    if (op_is(g, n, "loop")) {
+    if (node_is(g, n, "loop")) {
         vjp_loop(w, n);
         return;
     }
@@ -437,13 +443,13 @@ static void vjp_node(Walk *w, u32 n)
     if (!some || (op.flags & OF_NOGRAD)) {
         return;
     }
-    if (op_is(g, n, "read")) {
+    if (node_is(g, n, "read")) {
         vjp_read(w, n, cot[0]);
     } else if (op.flags & OF_VIEW) {
         vjp_view(w, n, cot[0]);
     } else if (op.vjp) {
         vjp_lua(w, n, cot);
-    } else if (op_is(g, n, "matmul")) {
+    } else if (node_is(g, n, "matmul")) {
         vjp_matmul(w, n, cot[0]);
     } else if (op.body || op.body_text) {
         vjp_body(w, n, cot);
@@ -484,7 +490,8 @@ static void add_out(Graph *g, u32 func, u32 value, ResultKind kind)
     vec_push(g->arena, &g->func.at[func].out_kind, (u8)kind);
 }
 
-/* The cotangent of a loop's sum must be known inside the loop: it is gscale, or the walk cannot be joint. */
+/* The cotangent of a loop's sum must be known inside the loop: it is gscale, or the walk cannot be
+ * joint. */
 static void seed_loop(Walk *w, Walk *in, u32 n)
 {
     Graph *g = w->g;
@@ -494,7 +501,7 @@ static void seed_loop(Walk *w, Walk *in, u32 n)
         if (!cot) {
             continue;
         }
-        if (!op_is(g, g->value.at[cot].node, "gscale")) {
+        if (!node_is(g, g->value.at[cot].node, "gscale")) {
             fail(g, node.loc, 321,
                  "a loss loop's result must be returned as it is: its gradient is needed inside\n"
                  "help: move what follows the loop into it");
@@ -528,7 +535,8 @@ static void vjp_loop(Walk *w, u32 n)
         bool slice = g->func.at[node.body].in_kind.at[k] == OPERAND_SLICE;
         add_out(g, node.body, cot, slice ? RESULT_STACK : RESULT_SUM);
         of[nout] = g->arg.at[node.in + k];
-        out[nout++] = g->value.at[of[nout]].type;
+        out[nout] = g->value.at[of[nout]].type;
+        nout++;
     }
     u32 made = node_add_typed(g, w->dst, node.op, &g->arg.at[node.in], nin, &g->attr.at[node.attr],
                               node.nattr, out, nout);
@@ -681,7 +689,7 @@ static void metrics(Pass *p, u32 func, const Call *call)
         Sym name = sym_fmt(g, "/%s", sym_str(g, g->reg.at[call->out.at[k]].name));
         node_accum(g, func, formal_find(g, func, name, t, VAR_METRIC), v);
         Sym path = sym_fmt(g, "%s", sym_str(g, name) + 1);
-        if (!var_find(g, path)) {
+        if (!var_by_path(g, path)) {
             vec_push(g->arena, &g->var,
                      (Var){.path = path, .type = t, .kind = VAR_METRIC, .life = LIFE_RUN});
         }
@@ -689,18 +697,19 @@ static void metrics(Pass *p, u32 func, const Call *call)
     g->func.at[func].out.n = 0;
 }
 
-/* A weight that comes to a loop as an invariant is read inside: its gradient is then added there. */
+/* A weight that comes to a loop as an invariant is read inside: its gradient is then added there.
+ */
 static void reads_into_loops(Graph *g, u32 func)
 {
     for (u32 i = 0; i < g->func.at[func].node.n; i++) {
         u32 n = g->func.at[func].node.at[i];
-        if (!op_is(g, n, "loop")) {
+        if (!node_is(g, n, "loop")) {
             continue;
         }
         u32 body = g->node.at[n].body, keep = 0;
         for (u32 k = 0; k < g->node.at[n].nin; k++) {
             u32 v = g->arg.at[g->node.at[n].in + k], in = g->func.at[body].in.at[k];
-            if (op_is(g, g->value.at[v].node, "read")) {
+            if (node_is(g, g->value.at[v].node, "read")) {
                 Formal fo = g->func.at[func].formal.at[g->node.at[g->value.at[v].node].formal - 1];
                 u32 r = node_read(g, body, formal_find(g, body, fo.name, fo.type, fo.kind));
                 node_move(g, g->value.at[r].node, g->func.at[body].node.at[0]);
@@ -779,7 +788,8 @@ static u32 reg_add(Graph *g, Sym name, Type type)
     return g->reg.n - 1;
 }
 
-/* The regs that a chain uses and does not make are its inputs; what another chain uses of it, a result. */
+/* The regs that a chain uses and does not make are its inputs; what another chain uses of it, a
+ * result. */
 static void chain_ports(Graph *g, u32 chain)
 {
     Chain *c = &g->chain.at[chain];
@@ -862,12 +872,16 @@ static void call_bwd(Pass *p, u32 chain, u32 k)
         return;
     }
     Variant var = p->variant.at[variant_find(p, fwd.func, mask)];
-    Call call = {.func = var.bwd, .layer = fwd.layer, .prefix = fwd.prefix, .stage = fwd.stage,
-                 .chunk = fwd.chunk, .twin = k + 1};
+    Call call = {.func = var.bwd,
+                 .layer = fwd.layer,
+                 .prefix = fwd.prefix,
+                 .stage = fwd.stage,
+                 .chunk = fwd.chunk,
+                 .twin = k + 1};
     for (u32 i = 0; i < var.from.n; i++) {
         i32 from = var.from.at[i];
-        u32 reg = from >= FROM_OUT  ? fwd.out.at[from - FROM_OUT]
-                  : from >= FROM_IN ? fwd.in.at[from - FROM_IN]
+        u32 reg = from >= FROM_OUT   ? fwd.out.at[from - FROM_OUT]
+                  : from >= FROM_IN  ? fwd.in.at[from - FROM_IN]
                   : from >= FROM_COT ? p->dreg[fwd.out.at[from - FROM_COT]]
                                      : 0;
         vec_push(g->arena, &call.in, reg);
@@ -877,7 +891,10 @@ static void call_bwd(Pass *p, u32 chain, u32 k)
 
 static Call call_like(Graph *g, const Call *fwd, u32 func)
 {
-    Call call = {.func = func, .layer = fwd->layer, .prefix = fwd->prefix, .stage = fwd->stage,
+    Call call = {.func = func,
+                 .layer = fwd->layer,
+                 .prefix = fwd->prefix,
+                 .stage = fwd->stage,
                  .chunk = fwd->chunk};
     for (u32 i = 0; i < fwd->in.n; i++) {
         vec_push(g->arena, &call.in, fwd->in.at[i]);
@@ -907,9 +924,9 @@ static void drop_dropout(Graph *g, u32 func)
 {
     for (u32 i = 0; i < g->func.at[func].node.n; i++) {
         u32 n = g->func.at[func].node.at[i];
-        if (op_is(g, n, "dropout")) {
+        if (node_is(g, n, "dropout")) {
             value_replace(g, func, g->node.at[n].out, g->arg.at[g->node.at[n].in]);
-        } else if (op_is(g, n, "loop")) {
+        } else if (node_is(g, n, "loop")) {
             drop_dropout(g, g->node.at[n].body);
         }
     }
@@ -957,10 +974,10 @@ static u32 logits_value(const Graph *g, u32 func)
     const Func *f = &g->func.at[func];
     for (u32 i = 0; i < f->node.n; i++) {
         u32 n = f->node.at[i];
-        if (op_is(g, n, "cross_entropy")) {
+        if (node_is(g, n, "cross_entropy")) {
             return g->arg.at[g->node.at[n].in];
         }
-        u32 inner = op_is(g, n, "loop") ? logits_value(g, g->node.at[n].body) : 0;
+        u32 inner = node_is(g, n, "loop") ? logits_value(g, g->node.at[n].body) : 0;
         if (inner) {
             return inner;
         }
@@ -979,7 +996,7 @@ static u32 loop_of(const Graph *g, u32 func, u32 body)
 {
     const Func *f = &g->func.at[func];
     for (u32 i = 0; i < f->node.n; i++) {
-        if (op_is(g, f->node.at[i], "loop") && g->node.at[f->node.at[i]].body == body) {
+        if (node_is(g, f->node.at[i], "loop") && g->node.at[f->node.at[i]].body == body) {
             return f->node.at[i];
         }
     }
@@ -1001,7 +1018,7 @@ static u32 at_position(Graph *g, u32 src, u32 dst, u32 v, u32 *map)
         return map[v] = at_position(g, src, dst, g->arg.at[g->node.at[loop].in + (u32)k], map);
     }
     Node node = g->node.at[n];
-    if (op_is(g, n, "read")) {
+    if (node_is(g, n, "read")) {
         Formal fo = g->func.at[node.func].formal.at[node.formal - 1];
         return map[v] = node_read(g, dst, formal_find(g, dst, fo.name, fo.type, fo.kind));
     }
@@ -1010,7 +1027,7 @@ static u32 at_position(Graph *g, u32 src, u32 dst, u32 v, u32 *map)
         u32 x = g->arg.at[node.in + k];
         in[k] = x ? at_position(g, src, dst, x, map) : 0;
     }
-    if (op_is(g, n, "split") || op_is(g, n, "merge")) {
+    if (node_is(g, n, "split") || node_is(g, n, "merge")) {
         return map[v] = in[0];
     }
     u32 made = node_add(g, dst, node.op, in, node.nin, &g->attr.at[node.attr], node.nattr);
@@ -1060,7 +1077,7 @@ static void chain_logits(Pass *p, u32 *done)
     u32 out = at_position(g, fwd.func, func, v, map);
     Type t = g->value.at[out].type;
     t.dtype = DT_F32;
-    Attr to = attr_sym(sym(g, "to"), sym(g, "f32"));
+    Attr to = attr_sym(sym(g, "dtype"), sym(g, "f32"));
     u32 n = node_add_typed(g, func, op_need(g, "cast"), &out, 1, &to, 1, &t, 1);
     vec_push(g->arena, &g->func.at[func].out, g->node.at[n].out);
     u32 reg = reg_add(g, sym(g, "logits"), t);
@@ -1107,10 +1124,10 @@ static void beta_func(Beta *b, u32 func, Sym prefix)
     Graph *g = b->g;
     for (u32 i = 0; i < g->func.at[func].node.n; i++) {
         u32 id = g->func.at[func].node.at[i];
-        if (op_is(g, id, "loop")) {
+        if (node_is(g, id, "loop")) {
             beta_func(b, g->node.at[id].body, prefix);
         }
-        if (!op_is(g, id, "accum")) {
+        if (!node_is(g, id, "accum")) {
             continue;
         }
         const Formal *fo = &g->func.at[func].formal.at[g->node.at[id].formal - 1];
@@ -1188,7 +1205,8 @@ static void check_forward(Graph *g, u32 chain)
     const Func *loss = &g->func.at[c->call.at[c->call.n - 1].func];
     for (u32 i = 0; i < loss->out.n; i++) {
         if (g->value.at[loss->out.at[i]].type.rank) {
-            fail(g, loss->loc, 325, "the last step of the model must return sums only: %s returns a tensor\n"
+            fail(g, loss->loc, 325,
+                 "the last step of the model must return sums only: %s returns a tensor\n"
                  "help: end the model with a loss, or return { loss_sum = ..., count = ... }",
                  sym_str(g, loss->name));
         }

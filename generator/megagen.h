@@ -529,10 +529,36 @@ void value_replace(Graph *g, u32 func, u32 old, u32 new_);               /* all 
 u32 *value_uses(Graph *g, u32 func, u32 value, u32 *n);                  /* node ids, in order */
 void func_sweep(Graph *g, u32 func);                  /* drop dead nodes and unused formals */
 u64 func_hash(const Graph *g, u32 func);              /* structure, types, attrs; no names  */
-/* Fill base, off, stride of every value of func from its view nodes; concat places its operands inside its own
- * buffer where the producer allows it. Inserts copy nodes where a window is impossible. */
-void view_resolve(Graph *g, u32 func);
 bool value_dense(const Graph *g, u32 value);          /* window = its whole base, in order */
+
+/* ==== views.c: windows, and what the passes of the middle share ================================= */
+
+bool node_is(const Graph *g, u32 node, const char *op);  /* node 0 is nothing             */
+u32 op_need(Graph *g, const char *name);                 /* fail() if no block has it     */
+u32 var_by_path(const Graph *g, Sym path);                  /* 0 if unknown                  */
+u32 var_resolve(Graph *g, Sym prefix, Sym name);         /* what a formal's name means in a call */
+u32 chain_find(const Graph *g, const char *name);        /* 0 if unknown                  */
+u32 chain_add(Graph *g, const char *name, Role role);
+void calls_bind(Graph *g, u32 chain);                    /* fill Call.bind by name        */
+bool func_reaches(const Graph *g, u32 from, u32 to);     /* to is from, or a loop's body in it */
+u32 func_clone(Graph *g, u32 func, Role role, const char *name, u32 *map); /* with its loops' bodies */
+void loops_sweep(Graph *g, u32 func);                    /* func_sweep, loops' bodies included */
+void node_move(Graph *g, u32 node, u32 before);          /* in front of a node of the same Func */
+u32 dim_like(Graph *g, u32 dim, i64 size);               /* the dim of that name with this size */
+u32 view_reshape(Graph *g, u32 func, u32 x, Type to);    /* split, merge, rename; -> value */
+u32 view_transpose(Graph *g, u32 func, u32 x, Type to);
+u32 view_slice(Graph *g, u32 func, u32 x, u32 pos, i64 from, u32 dim);
+u32 view_concat(Graph *g, u32 func, const u32 *in, u32 nin, u32 pos, Type to);
+/* matmul over all dims that x and y share; the result has the dims of `to`, in that order. */
+u32 contract_to(Graph *g, u32 func, u32 x, u32 y, Type to);
+typedef struct {
+    u32 dim;       /* slice, concat: position of the dim                                  */
+    i64 from, len; /* slice: range                                                        */
+} View;
+View view_of(const Graph *g, u32 node);
+/* Fill base, off, stride of every value of func from its view nodes; concat places its operands inside its own
+ * buffer where the producer allows it. Inserts copy nodes where a window is impossible. Loops' bodies included. */
+void view_resolve(Graph *g, u32 func);
 
 /* ==== text.c, verify.c, sig.c =================================================================== */
 
