@@ -1127,6 +1127,15 @@ static BodyNode bind_leaf(Graph *g, u32 node, const Spread *s, const Body *b, Bo
     return n;
 }
 
+bool body_has_rand(const Body *b)
+{
+    for (u32 i = 1; i < b->node.n; i++) {
+        if (b->node.at[i].fn == BF_RAND)
+            return true;
+    }
+    return false;
+}
+
 Body *body_bind(Graph *g, u32 node)
 {
     const Body *f = g->op.at[g->node.at[node].op].body;
