@@ -453,6 +453,8 @@ typedef struct {
     u8 compute, master, grads, moments; /* Dtype                                          */
     i64 micro, seq, global;
     Sym remat;                   /* "none", "selective", "full"                           */
+    Sym optimizer;               /* "adamw" (0 too) or "sgd"                              */
+    f64 beta1, beta2, eps;       /* adamw; sgd: beta1 is the momentum                     */
     Sym out_dir;                 /* where emit writes: "out/NAME"                         */
     bool fuse;                   /* false: every body op its own kernel (test of the bits rule) */
 } Config;

@@ -92,6 +92,16 @@ static void formals_lift(Graph *g, u32 func)
     }
 }
 
+static u32 flat_resolve(const Graph *g, Sym name)
+{
+    for (u32 i = 1; i < g->flat.n; i++) {
+        if (strcmp(sym_str(g, g->flat.at[i].name), sym_str(g, name) + 1) == 0) {
+            return i;
+        }
+    }
+    return 0;
+}
+
 void calls_bind(Graph *g, u32 chain)
 {
     for (u32 k = 0; k < g->chain.at[chain].call.n; k++) {
@@ -102,7 +112,8 @@ void calls_bind(Graph *g, u32 chain)
         const Func *f = &g->func.at[call->func];
         call->bind.n = 0;
         for (u32 i = 0; i < f->formal.n; i++) {
-            u32 var = var_resolve(g, call->prefix, f->formal.at[i].name);
+            u32 flat = f->role == ROLE_UPD ? flat_resolve(g, f->formal.at[i].name) : 0;
+            u32 var = flat ? FLAT_BIND | flat : var_resolve(g, call->prefix, f->formal.at[i].name);
             assert(var && "a variable for every formal");
             vec_push(g->arena, &call->bind, var);
         }
