@@ -247,10 +247,9 @@ static u32 snap_calls(Graph *g, const CFunc *cf)
             for (u32 i = 0; i < cf->field.n; i++)
                 vec_push(g->arena, &item, field_value(g, &cf->field.at[i], call));
             snap_open(g, NULL);
-            snap_str(g, "note",
-                     arena_fmt(g->arena, "%s%s%s", sym_str(g, ch->name), call->prefix ? " " : "",
-                               sym_str(g, call->prefix)));
-            snap_wrapped(g, "lines", item.at, item.n, 8);
+            const char *prefix = sym_str(g, call->prefix);
+            snap_str(g, "note", comment_safe(g, *prefix ? prefix : sym_str(g, ch->name)));
+            snap_wrapped(g, "lines", item.at, item.n, 20);
             snap_close(g);
             n++;
         }
@@ -696,7 +695,7 @@ static void snap_sources(Graph *g, const Paths *files)
 {
     static const char *const level[] = {"generic", "avx2", "avx512"};
     for (u32 kernels = 0; kernels < 2; kernels++) {
-        snap_open(g, kernels ? "micro" : "runtime");
+        snap_open(g, kernels ? "micro_files" : "runtime_files");
         for (u32 i = 0; i < files->n; i++) {
             const char *file = files->at[i];
             u64 len = strlen(file);

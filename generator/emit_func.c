@@ -512,6 +512,8 @@ static void print_call(Fn *fn, Scope *sc, u32 node)
         const char *p = formal_field(fn, n.func, n.formal);
         vec_push(g->arena, &arg, arena_fmt(g->arena, "AT(c, k->%s)", p));
     }
+    for (u32 i = 0; i < n.nin; i++) /* operands first: they are declared in the order of use */
+        address(fn, sc, g->arg.at[n.in + i]);
     for (u32 i = 0; i < n.nout; i++)
         vec_push(g->arena, &arg, address(fn, sc, n.out + i));
     for (u32 i = 0; i < n.nin; i++)
