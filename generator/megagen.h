@@ -603,6 +603,7 @@ Body *body_new(Graph *g);
 u32 body_node(Graph *g, Body *b, BodyNode n);
 void body_prune(Graph *g, Body *b);                    /* drop nodes that no output needs; ports stay */
 const char *body_fn_name(u8 fn);
+f64 body_fn_eval(const BodyNode *n, f64 x, f64 z, f64 u); /* value of a pointwise function */
 bool body_reduces(u8 fn);                              /* sum, rowmax, rowmin, lse           */
 void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
 /* Interpreter in f64 for tests: dense row-major arrays, size[i] of Body.dim i; attributes and scalars by
