@@ -98,16 +98,6 @@ bool body_reduces(u8 fn)
     return fn >= BF_SUM && fn <= BF_LSE;
 }
 
-bool body_has_rand(const Body *b)
-{
-    for (u32 i = 1; i < b->node.n; i++) {
-        if (b->node.at[i].fn == BF_RAND) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* ---- building: types, dims, simplification, equal nodes ----------------------------------------
  */
 
@@ -786,31 +776,51 @@ static u32 rule(Derive *d, u32 id, u32 i, u32 dy)
     return parse_expr(&s);
 }
 
-/* The forward body without its saved results, which are read instead. map: old node -> new. */
+/* The forward statements in a new body. map: old node -> new. */
 static void forward_slice(Derive *d, const Body *f, u32 *map)
 {
     for (u32 i = 1; i < f->node.n; i++) {
         BodyNode n = f->node.at[i];
-        i32 saved = -1;
-        for (u32 k = 0; k < f->out.n; k++) {
-            saved = f->out.at[k].saved && f->out.at[k].node == i ? (i32)k : saved;
-        }
-        if (saved >= 0) {
-            const BodyPort *p = &f->out.at[saved];
-            map[i] = body_node(d->g, d->b,
-                               (BodyNode){.fn = BF_INPUT,
-                                          .type = n.type,
-                                          .dims = p->dims,
-                                          .name = p->name,
-                                          .port = f->in.n + (u32)saved});
-            continue;
-        }
         for (u32 k = 0; k < n.narg; k++) {
             n.arg[k] = map[n.arg[k]];
         }
         n.dims = n.narg ? 0 : n.dims;
         map[i] = body_node(d->g, d->b, n);
     }
+}
+
+/* The same body, saved results of the forward read instead of computed. map: forward node -> node
+ * of b. */
+static Body *read_saved(Graph *g, const Body *b, const Body *f, const u32 *map)
+{
+    Body *r = body_new(g);
+    r->text = b->text;
+    r->ndim = b->ndim;
+    memcpy(r->dim, b->dim, sizeof b->dim);
+    u32 *to = arena_alloc(g->arena, b->node.n * sizeof *to);
+    for (u32 i = 1; i < b->node.n; i++) {
+        BodyNode n = b->node.at[i];
+        for (u32 k = 0; k < f->out.n; k++) {
+            const BodyPort *p = &f->out.at[k];
+            if (p->saved && map[p->node] == i) {
+                n = (BodyNode){.fn = BF_INPUT,
+                               .type = n.type,
+                               .dims = p->dims,
+                               .name = p->name,
+                               .port = f->in.n + k};
+            }
+        }
+        for (u32 k = 0; k < n.narg; k++) {
+            n.arg[k] = to[n.arg[k]];
+        }
+        n.dims = n.narg ? 0 : n.dims;
+        to[i] = body_node(g, r, n);
+    }
+    for (u32 i = 0; i < b->out.n; i++) {
+        vec_push(g->arena, &r->out, b->out.at[i]);
+        r->out.at[i].node = to[b->out.at[i].node];
+    }
+    return r;
 }
 
 static Sym d_name(Graph *g, const Body *f, Sym name)
@@ -948,6 +958,7 @@ u32 body_derive(Graph *g, u32 op)
         vec_push(g->arena, &d.b->out, p);
         vec_push(g->arena, &bwd.to, (u16)i);
     }
+    d.b = read_saved(g, d.b, f, map);
     keep_inputs(g, d.b, f, &bwd);
     Text t = {0};
     body_print(g, d.b, &t);
