@@ -93,6 +93,16 @@ const char *body_fn_name(u8 fn)
     return fn_table[fn].name;
 }
 
+i32 body_fn_find(const char *name)
+{
+    for (i32 fn = 0; fn < BF_COUNT; fn++) {
+        if (strcmp(fn_table[fn].name, name) == 0) {
+            return fn;
+        }
+    }
+    return -1;
+}
+
 bool body_reduces(u8 fn)
 {
     return fn >= BF_SUM && fn <= BF_LSE;

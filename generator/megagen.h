@@ -602,7 +602,8 @@ Body *body_new(Graph *g);
 /* Append a node (or find an equal or simpler one): fills type, dims and narg from the arguments. */
 u32 body_node(Graph *g, Body *b, BodyNode n);
 void body_prune(Graph *g, Body *b);                    /* drop nodes that no output needs; ports stay */
-const char *body_fn_name(u8 fn);
+const char *body_fn_name(u8 fn);                       /* of the table in body.c: "mul"      */
+i32 body_fn_find(const char *name);                    /* -1 if unknown                   */
 f64 body_fn_eval(const BodyNode *n, f64 x, f64 z, f64 u); /* value of a pointwise function */
 bool body_reduces(u8 fn);                              /* sum, rowmax, rowmin, lse           */
 void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
