@@ -155,12 +155,15 @@ void mg_json_str(mg_text *t, const char *s)
     mg_text_add(t, "\"", 1);
 }
 
-void mg_json_num(mg_text *t, double v, int digits)
+void mg_json_num(mg_text *t, double v)
 {
-    if (isfinite(v))
-        mg_text_printf(t, "%.*g", digits, v);
-    else
-        mg_text_add(t, "null", 4);
+    char s[32] = "null";
+    for (int digits = 6; isfinite(v) && digits <= 17; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (strtod(s, NULL) == v)
+            break;
+    }
+    mg_text_printf(t, "%s", s);
 }
 
 /* Edits between two words: insert, delete, replace, swap of neighbours counts as 2. */

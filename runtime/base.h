@@ -79,9 +79,8 @@ void mg_text_free(mg_text *t);
 /* Adds a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void mg_json_str(mg_text *t, const char *s);
 
-/* Adds a number with 9 (f32) or 17 digits so that it reads back to the same bits; null if not
- * finite. */
-void mg_json_num(mg_text *t, double v, int digits);
+/* Adds a number in the fewest digits that read back to the same bits; null if not finite. */
+void mg_json_num(mg_text *t, double v);
 
 /* The entry of `names` (n of them) nearest to `word`, or NULL when none is near. */
 const char *mg_nearest(const char *word, const char *const *names, int n);

@@ -1,5 +1,5 @@
-/* schedule.c: schedules as tables of functions. See schedule.h; the formulas are those of Megatron-LM's
- * optimizer parameter scheduler. */
+/* schedule.c: schedules as tables of functions. See schedule.h; the formulas are those of
+ * Megatron-LM's optimizer parameter scheduler. */
 #include "schedule.h"
 
 #include <math.h>
