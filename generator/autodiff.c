@@ -377,7 +377,14 @@ static void vjp_body(Walk *w, u32 n, const u32 *cot)
             in[k] = cot[out] ? cot[out] : zeros(g, w->dst, g->value.at[node.out + out].type);
         }
     }
-    u32 made = node_add(g, w->dst, bwd, in, nfrom, &g->attr.at[node.attr], node.nattr);
+    Type *out = arena_alloc(g->arena, (nto + 1) * sizeof *out);
+    for (u32 k = 0; k < nto; k++) { /* a cotangent has the type of its value */
+        u32 operand = g->op.at[bwd].to.at[k];
+        u32 x = operand < node.nin ? g->arg.at[node.in + operand] : 0;
+        out[k] = x ? g->value.at[x].type : (Type){.dtype = DT_F32};
+    }
+    u32 made =
+        node_add_typed(g, w->dst, bwd, in, nfrom, &g->attr.at[node.attr], node.nattr, out, nto);
     for (u32 k = 0; k < nto; k++) {
         u32 operand = g->op.at[bwd].to.at[k];
         if (operand < node.nin && g->arg.at[node.in + operand]) {
@@ -788,39 +795,6 @@ static u32 reg_add(Graph *g, Sym name, Type type)
     return g->reg.n - 1;
 }
 
-/* The regs that a chain uses and does not make are its inputs; what another chain uses of it, a
- * result. */
-static void chain_ports(Graph *g, u32 chain)
-{
-    Chain *c = &g->chain.at[chain];
-    c->in.n = 0;
-    for (u32 k = 0; k < c->call.n; k++) {
-        for (u32 i = 0; i < c->call.at[k].in.n; i++) {
-            u32 reg = c->call.at[k].in.at[i];
-            bool own = !reg || index_of(c->in.at, c->in.n, reg) >= 0;
-            for (u32 j = 0; j < k && !own; j++) {
-                own = index_of(c->call.at[j].out.at, c->call.at[j].out.n, reg) >= 0;
-            }
-            if (!own) {
-                vec_push(g->arena, &c->in, reg);
-            }
-        }
-    }
-}
-
-/* fwd gives what bwd takes. */
-static void chain_results(Graph *g, u32 from, u32 to)
-{
-    Chain *f = &g->chain.at[from];
-    f->out.n = 0;
-    for (u32 i = 0; i < g->chain.at[to].in.n; i++) {
-        u32 reg = g->chain.at[to].in.at[i];
-        if (!g->reg.at[reg].io && index_of(f->in.at, f->in.n, reg) < 0) {
-            vec_push(g->arena, &f->out, reg);
-        }
-    }
-}
-
 /* A further contribution to the cotangent of a reg: an addition between two calls. */
 static u32 sum_regs(Pass *p, u32 chain, u32 a, u32 b)
 {
@@ -1085,7 +1059,6 @@ static void chain_logits(Pass *p, u32 *done)
     vec_push(g->arena, &call.out, reg);
     vec_push(g->arena, &g->chain.at[chain].call, call);
     vec_push(g->arena, &g->chain.at[chain].out, reg);
-    chain_ports(g, chain);
 }
 
 /* ---- accumulators -------------------------------------------------------------------------------
@@ -1244,8 +1217,7 @@ void pass_autodiff(Graph *g)
         u32 chain = chain_find(g, name[i]);
         if (chain) {
             calls_bind(g, chain);
-            chain_ports(g, chain);
         }
     }
-    chain_results(g, p.chain, bwd);
+    chains_ports(g);
 }

@@ -151,18 +151,18 @@ static void metric_write(Graph *g, u32 func, const char *name, u32 value)
     node_write(g, func, formal_find(g, func, sym_fmt(g, "/%s", name), t, VAR_METRIC), value);
 }
 
-/* Constants of AdamW that need more digits than f32 has are computed here. */
+/* log(beta) needs more digits than f32 has. */
 static u32 adamw_attrs(Graph *g, Attr *attr)
 {
     const Config *c = &g->cfg;
-    attr[0] = attr_num(sym(g, "beta1"), c->beta1);
-    attr[1] = attr_num(sym(g, "beta2"), c->beta2);
-    attr[2] = attr_num(sym(g, "eps"), c->eps);
-    attr[3] = attr_num(sym(g, "take1"), 1 - c->beta1);
-    attr[4] = attr_num(sym(g, "take2"), 1 - c->beta2);
-    attr[5] = attr_num(sym(g, "log_beta1"), c->beta1 > 0 ? log(c->beta1) : -1e30);
-    attr[6] = attr_num(sym(g, "log_beta2"), c->beta2 > 0 ? log(c->beta2) : -1e30);
-    return 7;
+    bool given = c->beta1 != 0 || c->beta2 != 0; /* a text has no config */
+    f64 beta1 = given ? c->beta1 : 0.9, beta2 = given ? c->beta2 : 0.999;
+    attr[0] = attr_num(sym(g, "beta1"), beta1);
+    attr[1] = attr_num(sym(g, "beta2"), beta2);
+    attr[2] = attr_num(sym(g, "eps"), c->eps > 0 ? c->eps : 1e-8);
+    attr[3] = attr_num(sym(g, "log_beta1"), beta1 > 0 ? log(beta1) : -1e30);
+    attr[4] = attr_num(sym(g, "log_beta2"), beta2 > 0 ? log(beta2) : -1e30);
+    return 5;
 }
 
 static u32 sgd_attrs(Graph *g, Attr *attr)
@@ -202,7 +202,7 @@ static u32 update_func(Update *u, u32 opt)
     u32 sumsq = node_add(g, func, op_need(g, "sumsq"), &grad, 1, NULL, 0);
     u32 s = g->node.at[sumsq].out;
     u32 clip = node_add(g, func, op_need(g, "clip_coef"), &s, 1, NULL, 0);
-    u32 coef = g->node.at[clip].out, norm = coef + 1, ok = coef + 2;
+    u32 coef = g->node.at[clip].out, norm = coef + 1;
     metric_write(g, func, "gnorm", norm);
 
     u32 in[8], nin = 0, formal[4], nformal = 0;
@@ -214,7 +214,6 @@ static u32 update_func(Update *u, u32 opt)
         in[nin++] = node_read(g, func, formal[nformal++]);
     }
     in[nin++] = coef;
-    in[nin++] = ok;
     Attr attr[8];
     u32 nattr = optimizers[opt].attrs(g, attr);
     u32 n = node_add(g, func, op_need(g, optimizers[opt].name), in, nin, attr, nattr);

@@ -163,6 +163,62 @@ u32 func_clone(Graph *g, u32 func, Role role, const char *name, u32 *map)
     return to;
 }
 
+/* ---- ports of chains ----------------------------------------------------------------------- */
+
+static i32 list_index(const u32 *at, u32 n, u32 v)
+{
+    for (u32 i = 0; i < n; i++) {
+        if (at[i] == v) {
+            return (i32)i;
+        }
+    }
+    return -1;
+}
+
+/* The regs that a chain uses and does not make are its inputs; what another chain uses of it, a
+ * result. */
+static void chain_ports(Graph *g, u32 chain)
+{
+    Chain *c = &g->chain.at[chain];
+    c->in.n = 0;
+    for (u32 k = 0; k < c->call.n; k++) {
+        for (u32 i = 0; i < c->call.at[k].in.n; i++) {
+            u32 reg = c->call.at[k].in.at[i];
+            bool own = !reg || list_index(c->in.at, c->in.n, reg) >= 0;
+            for (u32 j = 0; j < k && !own; j++) {
+                own = list_index(c->call.at[j].out.at, c->call.at[j].out.n, reg) >= 0;
+            }
+            if (!own) {
+                vec_push(g->arena, &c->in, reg);
+            }
+        }
+    }
+}
+
+/* fwd gives what bwd takes. */
+static void chain_results(Graph *g, u32 from, u32 to)
+{
+    Chain *f = &g->chain.at[from];
+    f->out.n = 0;
+    for (u32 i = 0; i < g->chain.at[to].in.n; i++) {
+        u32 reg = g->chain.at[to].in.at[i];
+        if (!g->reg.at[reg].io && list_index(f->in.at, f->in.n, reg) < 0) {
+            vec_push(g->arena, &f->out, reg);
+        }
+    }
+}
+
+void chains_ports(Graph *g)
+{
+    for (u32 i = 1; i < g->chain.n; i++) {
+        chain_ports(g, i);
+    }
+    u32 fwd = chain_find(g, "fwd"), bwd = chain_find(g, "bwd");
+    if (fwd && bwd) {
+        chain_results(g, fwd, bwd);
+    }
+}
+
 /* ---- making views -------------------------------------------------------------------------- */
 
 static i64 dim_size(const Graph *g, u32 dim)
