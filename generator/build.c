@@ -245,7 +245,9 @@ static int compile_failed(Build *b, const char *what)
 
 static int open_build(Build *b, const char *dir, const char *cpu)
 {
-    b->dir = dir;
+    char *full = realpath(dir, NULL); /* commands run inside it */
+    b->dir = arena_fmt(b->a, "%s", full ? full : dir);
+    free(full);
     b->cc = find_cc(b->a);
     if (!b->cc) {
         fprintf(stderr, "megagen: no C compiler%s%s; install gcc or clang, or set CC\n",
@@ -254,7 +256,7 @@ static int open_build(Build *b, const char *dir, const char *cpu)
     }
     b->flags = arena_fmt(b->a, "-std=gnu11 -O2 -fPIC -fvisibility=hidden -fno-math-errno %s",
                          cpu_flags(cpu));
-    b->cache = cache_dir(b->a, dir);
+    b->cache = cache_dir(b->a, b->dir);
     u64 h = hash_text(b->flags, hash_compiler(b));
     h = hash_file(b, "model.h", h);
     h = hash_headers(b, "runtime", h);
