@@ -231,6 +231,23 @@ static int fn_field(lua_State *L) /* elems(x), bytes(x), ctype(x): stored in the
     return 1;
 }
 
+/* dense(x, i): the stride of dim i of 8, counted from the outermost, if x were dense. */
+static int fn_dense(lua_State *L)
+{
+    luaL_checktype(L, 1, LUA_TTABLE);
+    lua_Integer at = luaL_checkinteger(L, 2), stride = 1;
+    lua_getfield(L, 1, "rank");
+    lua_Integer rank = lua_tointeger(L, -1);
+    lua_getfield(L, 1, "size");
+    for (lua_Integer i = 7; i > at; i--) {
+        if (lua_rawgeti(L, -1, rank - 7 + i) == LUA_TNUMBER)
+            stride *= lua_tointeger(L, -1);
+        lua_pop(L, 1);
+    }
+    lua_pushinteger(L, stride);
+    return 1;
+}
+
 static const char *const ctypes[DT_COUNT] = {
     [DT_F64] = "double",   [DT_F32] = "float",    [DT_BF16] = "uint16_t", [DT_F16] = "uint16_t",
     [DT_E4M3] = "uint8_t", [DT_E5M2] = "uint8_t", [DT_I64] = "int64_t",   [DT_I32] = "int32_t",
@@ -336,6 +353,17 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
         lua_pushstring(L, fn[i]);
         lua_pushcclosure(L, fn_field, 1);
         lua_setfield(L, -2, fn[i]);
+    }
+    lua_pushcfunction(L, fn_dense);
+    lua_setfield(L, -2, "dense");
+    if (n->formal) { /* read, write, accum: the variable */
+        u8 dt = g->func.at[n->func].formal.at[n->formal - 1].type.dtype;
+        lua_newtable(L);
+        lua_pushstring(L, dtype_name(dt));
+        lua_setfield(L, -2, "dtype");
+        lua_pushstring(L, dtype_ctype(dt));
+        lua_setfield(L, -2, "ctype");
+        lua_setfield(L, -2, "var");
     }
     for (u32 i = 0; i < n->nattr; i++) {
         const Attr *a = &g->attr.at[n->attr + i];
