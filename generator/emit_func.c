@@ -165,7 +165,8 @@ static const char *value_word(Graph *g, u32 value)
             port = sym_str(g, op->sig->out.at[v->out].name);
         else if (n->body && is_op(g, v->node, "fused") && v->out < g->body.at[n->body]->out.n)
             port = sym_str(g, g->body.at[n->body]->out.at[v->out].name);
-    }
+    } else if (v->node && is_op(g, v->node, "matmul") && n->pass == sym(g, "autodiff"))
+        port = "dx";
     if (!*path)
         path = *port ? port : v->node ? sym_str(g, op->name) : "x";
     else if (*port && !v->path)
@@ -423,20 +424,25 @@ static const char *indent(Graph *g, const Scope *sc)
     return arena_fmt(g->arena, "%*s", (int)(4 + 4 * sc->depth), "");
 }
 
+static const char *sink_beta(Fn *fn, const Scope *sc, u32 accum)
+{
+    Arena *a = fn->g->arena;
+    if (fn->g->node.at[accum].beta)
+        return "1";
+    Text t = {0};
+    text_put(a, &t, "c->scalar.micro > 0");
+    for (; sc->up; sc = sc->up)
+        text_fmt(a, &t, " || %s > 0", sc->index);
+    return text_str(a, &t);
+}
+
 /* Does this text add in this trip of this micro batch? The first writer of a step overwrites. */
 static const char *beta_text(Fn *fn, Scope *sc, u32 value)
 {
     Graph *g = fn->g;
     u32 sink = value_sink(g, value);
-    if (sink) {
-        if (g->node.at[sink].beta)
-            return "1";
-        Text t = {0};
-        text_put(g->arena, &t, "c->scalar.micro > 0");
-        for (Scope *s = sc; s->up; s = s->up)
-            text_fmt(g->arena, &t, " || %s > 0", s->index);
-        return text_str(g->arena, &t);
-    }
+    if (sink)
+        return sink_beta(fn, sc, sink);
     i32 at = find(g->func.at[sc->func].out.at, g->func.at[sc->func].out.n, value);
     assert(sc->up && at >= 0 && "a sum result of a loop body");
     u32 outer = g->node.at[sc->loop].out + (u32)at;
@@ -520,7 +526,7 @@ static void print_call(Fn *fn, Scope *sc, u32 node)
         vec_push(g->arena, &arg, address(fn, sc, g->arg.at[n.in + i]));
     const char *beta = node_beta(fn, sc, node);
     if (is_op(g, node, "accum"))
-        beta = n.beta ? "1" : "c->scalar.micro > 0";
+        beta = sink_beta(fn, sc, node);
     if (beta)
         vec_push(g->arena, &arg, beta);
     if (draws(g, node))
