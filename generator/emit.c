@@ -568,7 +568,7 @@ static void snap_model(Graph *g)
 {
     snap_str(g, "spec_name", comment_safe(g, sym_str(g, g->cfg.name)));
     snap_str(g, "name_literal", c_string(g, sym_str(g, g->cfg.name)));
-    snap_str(g, "spec_file", comment_safe(g, sym_str(g, g->cfg.spec_file)));
+    snap_str(g, "spec_file", comment_safe(g, file_text(g, g->cfg.spec_file)));
     snap_str(g, "version", MEGAGEN_VERSION);
     snap_str(g, "hash", graph_hash(g));
     snap_str(g, "target", "cpu");

@@ -49,9 +49,15 @@ const char *type_text(Graph *g, const Type *t)
     return text_str(g->arena, &s);
 }
 
+const char *file_text(Graph *g, Sym file)
+{
+    const char *path = sym_str(g, file);
+    return *path == '/' ? strrchr(path, '/') + 1 : path;
+}
+
 const char *loc_text(Graph *g, Loc loc)
 {
-    return loc.line ? arena_fmt(g->arena, "%s:%d", sym_str(g, loc.file), loc.line) : "";
+    return loc.line ? arena_fmt(g->arena, "%s:%d", file_text(g, loc.file), loc.line) : "";
 }
 
 const char *amount(Graph *g, f64 v, const char *unit)

@@ -52,9 +52,10 @@ enum { MARGIN = 62, WIDTH = 100 };
 Sym name_unique(Emit *e, Sym want); /* of file scope; taken from then on */
 void emit_func(Emit *e, u32 func);  /* appends a CFunc                   */
 const char *func_prototype(Graph *g, const Inst *inst);
-const char *type_text(Graph *g, const Type *t);            /* "[b=8 s=128 d=128]"               */
-const char *loc_text(Graph *g, Loc loc);                   /* "specs/tiny.lua:12"               */
-const char *amount(Graph *g, f64 v, const char *unit);     /* "50.3 MFLOP"                    */
+const char *type_text(Graph *g, const Type *t);        /* "[b=8 s=128 d=128]"               */
+const char *file_text(Graph *g, Sym file);             /* without the folders of an absolute path */
+const char *loc_text(Graph *g, Loc loc);               /* "specs/tiny.lua:12"               */
+const char *amount(Graph *g, f64 v, const char *unit); /* "50.3 MFLOP"                    */
 u32 var_of_formal(Graph *g, const Call *call, Sym formal); /* var id, or FLAT_BIND | flat */
 const char *comment_safe(Graph *g, const char *s); /* no byte of s ends or opens a comment */
 bool is_op(const Graph *g, u32 node, const char *name);
