@@ -326,6 +326,8 @@ static void push_attr(Graph *g, lua_State *L, const Attr *a)
     }
 }
 
+/* What a matmul block sees besides: C[M N] = op(A)[M K] op(B)[K N], its operands also as a and b.
+ */
 static void push_gemm(Graph *g, lua_State *L, u32 node)
 {
     Gemm m;
@@ -340,6 +342,10 @@ static void push_gemm(Graph *g, lua_State *L, u32 node)
         lua_pushinteger(L, field[i].v);
         lua_setfield(L, -2, field[i].key);
     }
+    lua_getfield(L, -1, "x");
+    lua_setfield(L, -2, "a");
+    lua_getfield(L, -1, "w");
+    lua_setfield(L, -2, "b");
 }
 
 /* The names that `when` and `const` of a block may use, as a table on top of the stack. */

@@ -211,7 +211,7 @@ static void MG_CAT(matmul, _part)(void *arg, int part)
         MG_CAT(matmul, _edge)(g, b0, b1, s * NR, MG_LEAST(NR, N - s * NR));
 }
 
-static void MG_UNUSED matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG BETA_ARG)
+MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG BETA_ARG)
 {
     mg_gemm g = {
         .a = a, .b = b, .c = out, .extra = EXTRA, .panel = DIRECT_A ? NULL : mg_scratch(c)};

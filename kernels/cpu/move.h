@@ -86,7 +86,6 @@ const = { TX = "ctype(in0)", TY = "ctype(var)", WIDEN = "in0.dtype == 'bf16' and
 #define Y5    0
 #define Y6    5
 #define Y7    1
-void move(mg_ctx *c, TY *y, const TX *x);
 #endif
 
 #ifndef MG_MOVE_SHARED
@@ -138,11 +137,11 @@ static void MG_MOVE_GLUE(move, _part)(void *arg, int part)
 }
 
 #if BETA
-void move(mg_ctx *c, TY *y, const TX *x, int beta)
+MG_KERNEL void move(mg_ctx *c, TY *y, const TX *x, int beta)
 {
     mg_move m = {y, x, beta};
 #else
-void move(mg_ctx *c, TY *y, const TX *x)
+MG_KERNEL void move(mg_ctx *c, TY *y, const TX *x)
 {
     mg_move m = {y, x, 0};
 #endif
