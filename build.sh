@@ -18,7 +18,8 @@ if [ -z "${MG_CACHE:-}" ]; then
 fi
 YES=${MG_YES:-}
 
-WARN="-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla"
+# psabi: vectors wider than the machine's are passed in memory, between our own functions only.
+WARN="-Wno-psabi -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla"
 STD="-std=gnu11 -D_GNU_SOURCE -pthread -I. -Igenerator -Iruntime -Ikernels/cpu"
 
 # NAME|package|pkg-config name|what to include|an expression that needs the library|-l flags|places of headers below a prefix
@@ -29,7 +30,7 @@ pcre2|libpcre2-dev|libpcre2-8|pcre2.h|pcre2_config(PCRE2_CONFIG_UNICODE, 0) == 0
 zlib|zlib1g-dev|zlib|zlib.h|zlibVersion() == 0|-lz|
 xxhash|libxxhash-dev|libxxhash|xxhash.h|XXH3_64bits(0, 0) == 0||
 utf8proc|libutf8proc-dev|libutf8proc|utf8proc.h|utf8proc_version() == 0|-lutf8proc|
-cmocka|libcmocka-dev|cmocka|stdarg.h stddef.h setjmp.h stdint.h cmocka.h|_cmocka_run_group_tests == 0|-lcmocka|
+cmocka|libcmocka-dev|cmocka|stdarg.h stddef.h setjmp.h stdint.h cmocka.h|(cmocka_set_message_output(CM_OUTPUT_STDOUT), 0)|-lcmocka|
 "
 
 say() { printf '%s\n' "$*"; }
@@ -42,7 +43,8 @@ die() { # code, message
 
 # ---- what is on this machine ---------------------------------------------------------------------
 
-gathered() { cat build/gathered 2>/dev/null || true; }
+# Folders whose names may hold blanks are used through links in build/, so that flags stay lists of words.
+gathered() { [ ! -e build/gathered ] || say build/gathered; }
 
 # A program on PATH is not enough: a compiler without libc headers is a missing package, too.
 find_cc() {
@@ -82,7 +84,8 @@ try() { # includes, expression, flags...
         for h in $inc; do say "#include <$h>"; done
         say "int main(void) { return ${expr//\\/}; }"
     } >build/probe.c
-    $CC -std=gnu11 build/probe.c -o build/probe "$@" 2>>build/probe.log
+    $CC -std=gnu11 build/probe.c -o build/probe "$@" 2>>build/probe.log || return 1
+    build/probe 2>>build/probe.log || [ $? != 127 ] # 127: the loader does not find the library
 }
 
 # Sets FOUND to "compile flags|link flags" of the first place that works: the compiler's own search path (CPATH and
@@ -98,8 +101,7 @@ find_lib() { # pkg-config name, includes, expression, libs, subfolder
     for p in ${MG_PREFIX:+"$MG_PREFIX"} "$(gathered)" ${sub:+/usr}; do
         [ -n "$p" ] || continue
         [ ! -d "$p/usr/include" ] || p=$p/usr
-        case $p in *[[:space:]]*) ln -sfn "$p" "build/prefix.$(say "$p" | cksum | cut -d' ' -f1)" &&
-            p=$PWD/build/prefix.$(say "$p" | cksum | cut -d' ' -f1) ;; esac
+        case $p in *[[:space:]]*) ln -sfn "$p" build/prefix && p=build/prefix ;; esac
         c="-I$p/include${sub:+ -I$p/include/$sub} -I$p/include/$MULTIARCH"
         l="-L$p/lib -L$p/lib/$MULTIARCH"
         [ "$p" != /usr ] || { c="-I/usr/include/$sub" l=; }
@@ -129,18 +131,18 @@ find_lib() { # pkg-config name, includes, expression, libs, subfolder
 # Fills CC, AR, CFLAGS_LIBS, LDLIBS, LDLIBS_TEST and MISSING (packages). The answer is kept in build/config until the
 # compiler or the environment changes.
 configure() {
-    local key name pkg pc inc expr libs sub
+    local XXHASH_H key name pkg pc inc expr libs sub
     mkdir -p build
     MISSING=
     find_cc || MISSING="gcc libc6-dev"
     find_ar || MISSING="${MISSING:-} binutils"
-    key="$CC $(${CC:-true} --version 2>/dev/null | head -1) ${MG_PREFIX:-} ${CPATH:-} ${LIBRARY_PATH:-} ${PKG_CONFIG_PATH:-} $(gathered)"
+    key="$CC $(${CC:-true} --version 2>/dev/null | head -1) ${MG_PREFIX:-} ${CPATH:-} ${LIBRARY_PATH:-} ${PKG_CONFIG_PATH:-} $(readlink build/gathered || true)"
     # shellcheck disable=SC1091 # written below
     if [ -f build/config ] && [ "$(head -1 build/config)" = "# $key" ] && . build/config && [ -z "$MISSING" ]; then return; fi
     MULTIARCH=
     [ -z "$CC" ] || MULTIARCH=$($CC -print-multiarch 2>/dev/null || true)
     MULTIARCH=${MULTIARCH:-$(uname -m)-linux-gnu}
-    CFLAGS_LIBS='' LDLIBS='' LDLIBS_TEST='' XXHASH_H=
+    CFLAGS_LIBS='' LDLIBS='' LDLIBS_TEST=''
     : >build/probe.log
     while IFS='|' read -r name pkg pc inc expr libs sub; do
         [ -n "$name" ] || continue
@@ -154,10 +156,11 @@ configure() {
     MISSING=${MISSING# }
     [ -z "$MISSING" ] || return 0
     # shellcheck disable=SC2086
-    XXHASH_H=$(printf '#include <xxhash.h>\n' | $CC $CFLAGS_LIBS -M -x c - 2>/dev/null | tr -s ' \\' '\n\n' | grep '/xxhash\.h$' | head -1)
+    XXHASH_H=$(printf '#include <xxhash.h>\n' | $CC $CFLAGS_LIBS -E -x c - 2>/dev/null | grep -o '"[^"]*/xxhash\.h"' | sed q | tr -d '"')
+    cp "$XXHASH_H" build/xxhash.h
     {
         say "# $key"
-        for name in MULTIARCH CFLAGS_LIBS LDLIBS LDLIBS_TEST XXHASH_H; do printf '%s=%q\n' "$name" "${!name}"; done
+        for name in MULTIARCH CFLAGS_LIBS LDLIBS LDLIBS_TEST; do printf '%s=%q\n' "$name" "${!name}"; done
     } >build/config
 }
 
@@ -250,17 +253,26 @@ verb_gather() {
     dir=$(cd "$1" && pwd)
     configure
     if [ -n "$MISSING" ]; then
-        command -v apt-get >/dev/null 2>&1 || no_install "$MISSING"
         # shellcheck disable=SC2086
-        debs=$(apt-get install -s --no-install-recommends $MISSING 2>/dev/null | awk '/^Inst/ { print $2 }')
-        [ -n "$debs" ] || die 3 "apt-get knows no archive of: $MISSING (are there package lists? apt-get update)"
+        command -v apt-get >/dev/null 2>&1 || no_install $MISSING
+        local -a opt=()
+        # shellcheck disable=SC2086
+        if ! apt-get install -s --no-install-recommends $MISSING >/dev/null 2>&1; then
+            say "no package list here names them; fetching the lists into $dir/apt"
+            mkdir -p "$dir/apt/lists/partial" "$dir/apt/cache/archives/partial"
+            opt=(-o "Dir::State::Lists=$dir/apt/lists" -o "Dir::Cache=$dir/apt/cache")
+            apt-get "${opt[@]}" update -qq || die 3 "the package lists could not be fetched"
+        fi
+        # shellcheck disable=SC2086
+        debs=$(apt-get "${opt[@]}" install -s --no-install-recommends $MISSING 2>/dev/null | awk '/^Inst/ { print $2 }')
+        [ -n "$debs" ] || die 3 "apt-get knows no archive of: $MISSING"
         mkdir -p "$dir/archives"
-        say "gathering into $dir:" $debs
-        (cd "$dir/archives" && for p in $debs; do [ -n "$(echo "${p}"_*.deb)" ] || apt-get download -qq "$p"; done) ||
+        say "gathering into $dir: $(echo $debs)"
+        (cd "$dir/archives" && for p in $debs; do compgen -G "${p}_*.deb" >/dev/null || apt-get "${opt[@]}" download -qq "$p"; done) ||
             die 3 "apt-get download failed"
         for p in "$dir"/archives/*.deb; do dpkg -x "$p" "$dir"; done
         gather_cc "$dir"
-        say "$dir" >build/gathered
+        ln -sfn "$dir" build/gathered
         rm -f build/config
         configure
         [ -z "$MISSING" ] || die 3 "gathered, but still missing: $MISSING (build/probe.log has the compiler's words)"
@@ -276,6 +288,10 @@ gather_cc() {
     [ -n "${gcc:-}" ] && [ -x "$gcc" ] || return 0
     mkdir -p "$dir/bin"
     local m=${MULTIARCH:-$(uname -m)-linux-gnu}
+    # Linker scripts name the half of libc that belongs to the headers by an absolute path.
+    { grep -lsI 'GNU ld script' "$dir/usr/lib/$m"/*.so || true; } | while IFS= read -r f; do
+        sed -i "s|/usr/lib/$m/\\(lib[a-z_]*\\.a\\)|\\1|g" "$f"
+    done
     cat >"$dir/bin/cc" <<END
 #!/bin/sh
 export LD_LIBRARY_PATH="$dir/usr/lib/$m\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}" PATH="$dir/usr/bin:\$PATH"
@@ -331,16 +347,14 @@ assets() {
 # One object that holds the text of every asset, and asset_table(), which names them.
 embed() { # output folder
     local out=$1 f n=0 list
-    list=$(assets)
-    [ -z "$XXHASH_H" ] || list="$list
-runtime/xxhash.h"
+    list="$(assets) build/xxhash.h" # a trainer hashes with xxHash's header alone, which goes into its folder
     {
         say '/* Written by build.sh. */'
         say '#include "megagen.h"'
         say '#define FILE_TEXT(id, path) __asm__(".section .rodata\n.balign 16\n" #id ":\n.incbin \"" path "\"\n" #id "_end:\n.byte 0\n.previous\n"); \'
         say '    extern const char id[], id##_end[];'
         for f in $list; do
-            say "FILE_TEXT(asset_$n, \"$([ "$f" != runtime/xxhash.h ] || [ -f "$f" ] && say "$f" || say "$XXHASH_H")\")"
+            say "FILE_TEXT(asset_$n, \"$f\")"
             n=$((n + 1))
         done
         say 'const Asset *asset_table(void);'
@@ -349,7 +363,7 @@ runtime/xxhash.h"
         say '    static Asset t[] = {'
         n=0
         for f in $list; do
-            say "        {\"$f\", asset_$n, 0},"
+            say "        {\"${f/#build/runtime}\", asset_$n, 0},"
             n=$((n + 1))
         done
         say '        {NULL, NULL, 0}};'
@@ -473,11 +487,13 @@ verb_flags() { # what a test needs to compile against the tree, as shell assignm
 
 verb_demo() {
     verb_build
+    export CC
     exec bash examples/demo.sh "$@"
 }
 
 verb_test() {
     verb_build
+    export CC
     exec bash tests/run.sh "$@"
 }
 
