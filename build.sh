@@ -423,6 +423,7 @@ build_into() { # variant, output folder
     rm -f "$out"/lib*.a
     "$AR" rcsD "$out/libgen.a" "${gen[@]}" "$out/assets.o"
     [ ${#run[@]} = 0 ] || "$AR" rcsD "$out/libmg.a" "${run[@]}"
+    [ -z "${NO_LINK:-}" ] || return 0
     # The whole runtime is linked in and exported: objects that are compiled just in time find it there.
     # shellcheck disable=SC2086
     $CC $opt -rdynamic -o "$out/megagen.new" "$main" "$out/libgen.a" -Wl,--whole-archive "$out/libmg.a" -Wl,--no-whole-archive \
@@ -469,7 +470,7 @@ unit() { # tests/unit_X.c to build/asan/unit_X; what the compiler says goes to b
 
 verb_units() { # [NAME...]: the unit tests whose path contains one of the names, against the asan variant
     local f n
-    verb_variant asan
+    NO_LINK=1 verb_variant asan # a unit test needs the parts, not the tool
     lock
     OPT=$(variant_flags asan)
     HEADERS=$(cat generator/*.h runtime/*.h kernels/cpu/*.h tests/*.h 2>/dev/null | hash_of)
