@@ -480,13 +480,11 @@ static bool draws(const Graph *g, u32 node)
     return b && body_has_rand(b);
 }
 
-static const char *site_text(Fn *fn, u32 node)
+/* Where its random numbers belong: the layer; the module path is a constant of the kernel's text. */
+static const char *site_text(Fn *fn)
 {
-    Graph *g = fn->g;
-    const char *path = sym_str(g, g->node.at[node].path);
-    u32 site = (u32)hash_bytes(path, strlen(path), 0);
     const char *k = field(fn, FIELD_LAYER, 0, 0, "layer", "number in the stack, -1: none");
-    return arena_fmt(g->arena, "0x%08xu + (uint32_t)k->%s", site, k);
+    return arena_fmt(fn->g->arena, "(uint32_t)k->%s", k);
 }
 
 /* "NAME(a, b, c);" over as many lines as it takes to end before the margin; the note stands on the
@@ -536,7 +534,7 @@ static void print_call(Fn *fn, Scope *sc, u32 node)
     if (beta)
         vec_push(g->arena, &arg, beta);
     if (draws(g, node))
-        vec_push(g->arena, &arg, site_text(fn, node));
+        vec_push(g->arena, &arg, site_text(fn));
     put_call(fn, sc, sym_str(g, g->inst.at[n.kern].name), arg.at, arg.n, node);
     fn->cf->flops += node_flops(g, node);
 }
