@@ -41,10 +41,12 @@ static _Thread_local char last_error[1024];
 
 int mg_fail(int code, const char *fmt, ...)
 {
+    char text[sizeof last_error]; /* an argument may be the message before                        */
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(last_error, sizeof last_error, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
+    memcpy(last_error, text, sizeof text);
     return code;
 }
 
