@@ -88,6 +88,8 @@ u32 asset_list(Arena *a, const char *dir, const char *suffix, const char ***path
  * shapes and layout, 4xx memory, 5xx target, 6xx names). Does not return: jumps to g->on_fail. */
 _Noreturn void fail(Graph *g, Loc loc, u32 code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The same report, but the pass goes on to find more; it must end in fail(). */
+void note_error(Graph *g, Loc loc, u32 code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void warn(Graph *g, Loc loc, u32 code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
 /* ==== types, values, nodes ====================================================================== */
@@ -639,6 +641,7 @@ void snap_str(Graph *g, const char *key, const char *s);
 void snap_int(Graph *g, const char *key, i64 v);
 void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and origin, as C literals, in order */
 f64 lua_flops(Graph *g, u32 node);
+void lua_trace(Graph *g);   /* chain "fwd" with a Func of its own for each call; pass_expand shares the equal ones */
 void lua_print_config(Graph *g);                             /* every key, value, origin         */
 
 /* ==== tune.c: who writes where, names ============================================================ */

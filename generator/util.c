@@ -432,6 +432,14 @@ static void report(Graph *g, Loc loc, const char *kind, u32 code, const char *fm
     }
 }
 
+void note_error(Graph *g, Loc loc, u32 code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    report(g, loc, "error", code, fmt, ap);
+    va_end(ap);
+}
+
 void warn(Graph *g, Loc loc, u32 code, const char *fmt, ...)
 {
     va_list ap;
