@@ -87,11 +87,13 @@ function ops.ports(sig)
   local ins, outs = sig:match "^(.*)%->(.*)$"
   local function list(s)
     local out = {}
-    for saved, name, dims, tail in (s or ""):gmatch "(s?a?v?e?d?%s*)([%w_]+)%[([^%]]*)%]([?:%w]*)" do
+    for head, dims, tail in (s or ""):gmatch "([^,%[]+)%[([^%]]*)%]([?:%w]*)" do
       local names = {}
       for d in dims:gmatch "%S+" do names[#names + 1] = d end
-      if saved:match "%S" and saved:match "%S+" ~= "saved" then name = saved:match "%S+" .. name end
-      out[#out + 1] = { name = name, dims = names, saved = saved:match "^saved%s" ~= nil, optional = tail:find("?", 1, true) ~= nil }
+      out[#out + 1] = {
+        name = head:match "([%w_]+)%s*$", dims = names,
+        saved = head:match "^%s*saved%s" ~= nil, optional = tail:find("?", 1, true) ~= nil,
+      }
     end
     return out
   end
