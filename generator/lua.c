@@ -774,6 +774,13 @@ static int core_config(lua_State *L)
     c->seq = field_int(L, "seq");
     c->global = field_int(L, "global");
     c->remat = field_sym(L, 1, "remat");
+    c->optimizer = field_sym(L, 1, "optimizer");
+    lua_getfield(L, 1, "beta1");
+    lua_getfield(L, 1, "beta2");
+    lua_getfield(L, 1, "eps");
+    c->beta1 = luaL_checknumber(L, -3);
+    c->beta2 = luaL_checknumber(L, -2);
+    c->eps = luaL_checknumber(L, -1);
     lua_getfield(L, 1, "fuse");
     c->fuse = lua_toboolean(L, -1);
     return 0;

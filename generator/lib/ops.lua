@@ -14,13 +14,15 @@ local op_flag <const> = { body = 8, kernel = 16, nograd = 64, mixes = 128 }
 
 -- ---- values -----------------------------------------------------------------------------------------------------
 
-function ops.is_value(v) return type(v) == "table" and rawget(v, "id") ~= nil and getmetatable(v) == Value end
+local metatable <const> = debug.getmetatable -- sees through __metatable
 
-local function wrap(id)
+function ops.is_value(v) return type(v) == "table" and metatable(v) == Value end
+
+function ops.wrap(id)
   local dtype, dims, func, flags = core.value(id)
   return setmetatable({ id = id, dtype = dtype, dims = dims, func = func, flags = flags }, Value)
 end
-ops.wrap = wrap
+local function wrap(id) return ops.wrap(id) end -- module.lua puts its own around it
 
 local function dim_name(d) return (core.dim_info(d)) end
 local function dim_size(d) return (select(2, core.dim_info(d))) end

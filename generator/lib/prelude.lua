@@ -172,4 +172,8 @@ function lib.run_spec(path)
   return run_file(path, text)
 end
 
+local function on_error(msg) return diag.on_error(msg) end
+lib.on_error = on_error
+load_asset "generator/lib/main.lua"
+
 return lib

@@ -122,6 +122,8 @@ local function check_value(row, v, what)
     for _, s in ipairs(v) do
       if type(s) ~= "string" then return wrong() end
     end
+  elseif t == "any" then
+    return
   elseif t == "table" or t == "layer" then
     if type(v) ~= "table" then return wrong() end
   elseif type(v) ~= "string" and not ((t == "size" or t == "time") and math.type(v) == "integer") then
