@@ -37,6 +37,16 @@ local function pop(name)
   set_place()
 end
 
+-- Nodes that belong to no layer of their own get a part of the path.
+function module.within(name, loc, fn, ...)
+  push(name, loc)
+  local out = fn(...)
+  pop(name)
+  return out
+end
+
+module.enter, module.leave = push, pop
+
 -- ---- segments ---------------------------------------------------------------------------------------------------
 
 local function begin_segment(name, prefix, layer)
@@ -293,10 +303,9 @@ Layer.__tostring = function(l) return l.kind end
 function module.run_stack(stack, x)
   if T.loop then diag.fail(stack.loc, 314, "a stack inside of a loop") end
   end_segment()
-  push(stack.name, stack.loc)
   for i, l in ipairs(stack.elements) do
     local prefix = path_str() .. "." .. (i - 1)
-    begin_segment(l.name and #l.name > 0 and l.func_name or l.func_name or l.kind, prefix, i - 1)
+    begin_segment(l.func_name or l.kind, prefix, i - 1)
     push(tostring(i - 1), l.loc)
     T.ctx.layer = i - 1
     local scope = T.scope
@@ -309,7 +318,6 @@ function module.run_stack(stack, x)
     end_segment()
     x = y
   end
-  pop(stack.name)
   return x
 end
 

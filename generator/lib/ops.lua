@@ -131,7 +131,7 @@ local function op_function(b)
   return function(...)
     local arg, n = { ... }, select("#", ...)
     local attrs
-    if type(arg[n]) == "table" and not ops.is_value(arg[n]) then attrs, n = arg[n], n - 1 end
+    if type(arg[n]) == "table" and not ops.is_value(arg[n]) then attrs, arg[n], n = arg[n], nil, n - 1 end
     if n < need or n > #ins then
       diag.fail(diag.here(b.name), 301, ("%s takes %d operands, got %d\nnote: %s: %s"):format(b.name, need, n, b.name, b.sig))
     end

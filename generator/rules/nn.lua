@@ -79,7 +79,7 @@ op "attention" {
   doc = "softmax(q k' * scale) v, causal: q is r heads for each of g key-value heads; lse is the row's log-sum. window > 0: a "
     .. "token sees that many positions, itself included; softcap > 0: logits are capped; lo: first position visible to a token "
     .. "(packed documents)",
-  sig = "q[b s g r e], k[b s g e], v[b s g e], lo[b s]?:i32 -> o[b s g r e], lse[b s g r]:f32",
+  sig = "q[b s g r e], k[b s g e], v[b s g e], lo[b s]?:i32 -> o[b s g r e], saved lse[b s g r]:f32",
   kernel = "attention", mixes = true,
   attrs = { scale = "required", window = 0, softcap = 0.0, causal = 1 },
   flops = attention_flops,

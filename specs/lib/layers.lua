@@ -203,7 +203,8 @@ list_constructor("residual", { scale = { type = "num", default = 1.0, help = "fa
   if not ops.same_dims(x.dims, y.dims) then
     diag.fail(l.loc, 313, ("residual: x is %s, what is added is %s"):format(ops.dims_str(x.dims), ops.dims_str(y.dims)))
   end
-  local z = x + y
+  local last = l.children[#l.children]
+  local z = module.within((last.name or last.kind) .. "_add", nil, ops.pointwise, "add", x, y)
   core.value_mark(z.id, ops.RESID, "")
   return z
 end, function(l) return module.copy(l, { transparent = true }) end)
@@ -363,8 +364,11 @@ function lib.decoder_forward(model)
     end
     if model.children[#model.children].kind == "stack" then module.segment_name "head" end
     local tied = model.children[1].cfg.tied
+    module.enter("head", model.loc)
     local w = module.weight(tied and "/" .. model.children[1].name .. ".w" or "/head.w", { c.v, x.dims[#x.dims] }, STD)
-    return lib.head_loss(x, w, batch.targets, cfg)
+    local sums = lib.head_loss(x, w, batch.targets, cfg)
+    module.leave("head")
+    return sums
   end
 end
 
