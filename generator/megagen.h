@@ -319,6 +319,7 @@ typedef enum { CMD_FWD, CMD_BWD, CMD_BWDW, CMD_LOSS, CMD_UPD, CMD_SEND, CMD_RECV
 typedef struct {
     u8 kind, lane;
     i32 chunk, micro; /* which chain slice, which micro batch                             */
+    i32 micro2;       /* SENDRECV: micro batch of the received reg                        */
     u32 reg;          /* SEND, RECV: the reg that travels; SENDRECV: sent                 */
     u32 reg2;         /* SENDRECV: received                                               */
     i32 peer, peer2;  /* stages                                                           */
@@ -353,7 +354,8 @@ typedef enum {
     OF_NOGRAD = 64,    /* no cotangent flows through                                           */
     OF_MIXES = 128,    /* mixes along s: needs a stateful form to decode                       */
     OF_TEXT = 256,     /* declared by an `op` statement of a .mg text                          */
-    OF_LINEAR = 512,   /* linear in its first operand: a partial sum may pass through          */
+    OF_LINEAR = 512,   /* linear in each operand: a partial sum may pass through               */
+    OF_PARTIAL = 1024, /* a split dim that it sums (or takes the maximum) over leaves a partial result */
 } OpFlags;
 
 /* A signature: `rmsnorm: x[.. d], w[d] -> y[.. d], saved r[..]:f32`. A result marked `saved` is a row
@@ -467,6 +469,7 @@ struct Graph {
     jmp_buf *on_fail;            /* where fail() goes, with code g->exit                  */
     int exit;
     Sym phase;                   /* name of the running pass                              */
+    Sym context;                 /* a note under every diagnostic, set by verify; 0 = none */
     Config cfg;
     lua_State *lua;              /* only lua.c looks inside                               */
     lua_State *emit_lua;         /* kernel blocks and templates; only lua_emit.c looks inside */

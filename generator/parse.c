@@ -1598,6 +1598,8 @@ static Cmd cmd(Parse *p)
             c.chunk = (i32)integer(p, 0, 1 << 20);
         } else if (accept_key(p, "micro")) {
             c.micro = (i32)integer(p, 0, 1 << 20);
+        } else if (c.kind == CMD_SENDRECV && accept_key(p, "micro2")) {
+            c.micro2 = (i32)integer(p, 0, 1 << 20);
         } else if (accept_key(p, "lane")) {
             c.lane = (u8)small(p, 15);
         } else {

@@ -127,6 +127,10 @@ static void parse_dim(Scan *s, SigPort *p)
     }
     Sym name = word(s, "expected a dim or `]`");
     const char *str = sym_str(s->g, name);
+    bool digits = strspn(str, "0123456789") == strlen(str);
+    if ((*str >= '0' && *str <= '9' && !digits) || (digits && (strlen(str) > 9 || *str == '0'))) {
+        bad_sig(s, "a dim is a name or a size of at most 9 digits");
+    }
     if (s->at[0] == '.' && s->at[1] == '.') {
         if (str[0] < 'A' || str[0] > 'Z') {
             bad_sig(s, "a list of dims has an upper-case name");
@@ -347,7 +351,8 @@ static Sym dim_key(Graph *g, const SigPort *p, u32 i)
 static void check_size(Infer *c, const SigPort *p, u32 i, u32 dim, u32 value)
 {
     const char *s = sym_str(c->g, p->dim[i].part[0]);
-    if (p->dim[i].n == 1 && s[0] >= '0' && s[0] <= '9' && c->g->dim.at[dim].size != atoll(s)) {
+    if (p->dim[i].n == 1 && s[0] >= '0' && s[0] <= '9' &&
+        c->g->dim.at[dim].size != strtoll(s, NULL, 10)) {
         fail(c->g, c->loc, E_FACTOR, "%s: a dim of size %s is expected, %s in %s", name_of(c), s,
              dim_str(c->g, dim), source(c->g, p->name, value));
     }
@@ -498,12 +503,20 @@ static u32 attr_as_dim(Infer *c, const Attr *a)
     return a->dim[0];
 }
 
+/* Sizes come from users: a product that overflows is as large as can be, and so equal to nothing.
+ */
+static i64 mul_size(i64 a, i64 b)
+{
+    i64 r;
+    return __builtin_mul_overflow(a, b, &r) ? INT64_MAX : r;
+}
+
 static u32 dim_by_name(Infer *c, Sym name)
 {
     Graph *g = c->g;
     const char *s = sym_str(g, name);
     if (s[0] >= '0' && s[0] <= '9') {
-        return dim_add(g, s, atoll(s));
+        return dim_add(g, s, strtoll(s, NULL, 10));
     }
     const Factor *f = factor_find(c, name);
     if (f) {
@@ -528,7 +541,7 @@ static u32 merged_dim(Infer *c, const SigPort *p, u32 i)
     Text name = {0};
     for (u32 k = 0; k < p->dim[i].n; k++) {
         u32 d = dim_by_name(c, p->dim[i].part[k]);
-        size *= g->dim.at[d].size;
+        size = mul_size(size, g->dim.at[d].size);
         text_put(g->arena, &name, sym_str(g, g->dim.at[d].name));
     }
     return dim_add(g, text_str(g->arena, &name), size);
@@ -611,7 +624,7 @@ static void check_merged(Infer *c, const SigPort *p, u32 value)
             if (!f && !a) {
                 return;
             }
-            size *= g->dim.at[f ? f->dim[0] : attr_as_dim(c, a)].size;
+            size = mul_size(size, g->dim.at[f ? f->dim[0] : attr_as_dim(c, a)].size);
         }
         if (size != g->dim.at[whole].size) {
             fail(g, c->loc, E_FACTOR, "%s: %s in %s is not %s, %lld", name_of(c), dim_str(g, whole),
@@ -690,7 +703,7 @@ static i64 size_of(const Infer *c, const u32 *dim, u32 n)
 {
     i64 size = 1;
     for (u32 i = 0; i < n; i++) {
-        size *= c->g->dim.at[dim[i]].size;
+        size = mul_size(size, c->g->dim.at[dim[i]].size);
     }
     return size;
 }
@@ -706,8 +719,8 @@ static u32 rule_slice(Infer *c, Type *out)
     u32 pos = need_pos(c, &t, dim);
     i64 have = c->g->dim.at[dim].size, n = c->g->dim.at[len].size;
     if (at->i < 0 || at->i > have - n) {
-        fail(c->g, c->loc, E_VIEW, "slice: [%lld, %lld) is outside of %s", (long long)at->i,
-             (long long)(at->i + n), dim_str(c->g, dim));
+        fail(c->g, c->loc, E_VIEW, "slice: %lld elements from %lld on are outside of %s",
+             (long long)n, (long long)at->i, dim_str(c->g, dim));
     }
     *out = replace_dims(c, &t, pos, 1, &len, 1);
     return 1;
@@ -913,7 +926,8 @@ static const struct {
     {"fused", NULL, OF_STRUCT, rule_given, "one generated map or row kernel"},
     {"copy", NULL, OF_STRUCT | OF_KERNEL | OF_LINEAR, rule_same, "into a buffer of its own"},
     {"cast", NULL, OF_STRUCT | OF_LINEAR, rule_cast, "{dtype}"},
-    {"matmul", "x[M.. K..], w[K.. N..] -> y[M.. N..]", OF_STRUCT | OF_KERNEL | OF_LINEAR, NULL,
+    {"matmul", "x[M.. K..], w[K.. N..] -> y[M.. N..]",
+     OF_STRUCT | OF_KERNEL | OF_LINEAR | OF_PARTIAL, NULL,
      "{sum}: contraction over the dims `sum`"},
     {"all_reduce", NULL, COMM, rule_comm, "{axis}: P -> R (or M -> R)"},
     {"reduce_scatter", NULL, COMM, rule_comm, "{axis dim}: P -> S(dim), or F without dim"},

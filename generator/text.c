@@ -29,8 +29,8 @@ const char *const text_regions[] = {"params", "grads", "state", "saved", "scratc
 const char *const text_cmds[] = {"fwd",  "bwd",      "bwdw", "loss",   "upd", "send",
                                  "recv", "sendrecv", "wait", "signal", NULL};
 const char *const text_flags[] = {"resid", "rowstat", "marked", "nograd", NULL};
-const char *const text_op_flags[] = {"view",   "effect", "comm", "body",   "kernel", "struct",
-                                     "nograd", "mixes",  "text", "linear", NULL};
+const char *const text_op_flags[] = {"view",   "effect", "comm", "body",   "kernel",  "struct",
+                                     "nograd", "mixes",  "text", "linear", "partial", NULL};
 
 _Static_assert(sizeof text_roles / sizeof *text_roles == ROLE_COUNT + 1, "one name a role");
 _Static_assert(sizeof text_var_kinds / sizeof *text_var_kinds == VAR_COUNT + 1, "one name a kind");
@@ -867,6 +867,9 @@ static void cmd(Print *p, const Cmd *c)
     }
     if (c->micro) {
         PUT(p, " micro=%d", (int)c->micro);
+    }
+    if (c->micro2) {
+        PUT(p, " micro2=%d", (int)c->micro2);
     }
     if (c->lane) {
         PUT(p, " lane=%u", c->lane);

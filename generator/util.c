@@ -430,6 +430,9 @@ static void report(Graph *g, Loc loc, const char *kind, u32 code, const char *fm
         }
         rest += len;
     }
+    if (g->context) {
+        fprintf(stderr, "  note: %s\n", sym_str(g, g->context));
+    }
 }
 
 void note_error(Graph *g, Loc loc, u32 code, const char *fmt, ...)
