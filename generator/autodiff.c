@@ -357,39 +357,88 @@ static void vjp_matmul(Walk *w, u32 n, u32 dy)
 /* ---- one node in reverse ------------------------------------------------------------------------
  */
 
+/* The derived body's result k is the cotangent that comes in, as it is (an addition): its index;
+ * -1. */
+static i32 passes_through(const Graph *g, u32 bwd, u32 k)
+{
+    const Body *b = g->op.at[bwd].body;
+    const BodyPort *out = &b->out.at[k];
+    const BodyNode *n = &b->node.at[out->node];
+    if (n->fn != BF_INPUT || b->in.at[n->port].rank != out->rank ||
+        memcmp(b->in.at[n->port].axis, out->axis, out->rank) != 0) {
+        return -1;
+    }
+    return (i32)n->port;
+}
+
+static u32 derived_operand(Walk *w, const Node *node, u32 from, const u32 *cot)
+{
+    Graph *g = w->g;
+    if (from < node->nin) {
+        u32 x = g->arg.at[node->in + from];
+        return x ? value_in_dst(w, x) : 0;
+    }
+    if (from < node->nin + node->nout) {
+        return value_in_dst(w, node->out + from - node->nin);
+    }
+    u32 out = from - node->nin - node->nout;
+    return cot[out] ? cot[out] : zeros(g, w->dst, g->value.at[node->out + out].type);
+}
+
+static u32 wanted(const Walk *w, const Node *node, u64 *want)
+{
+    u32 n = 0;
+    *want = 0;
+    for (u32 k = 0; k < node->nin; k++) {
+        u32 x = w->g->arg.at[node->in + k];
+        if (x && x < w->n && w->active[x]) {
+            *want |= 1ull << k;
+            n++;
+        }
+    }
+    return n;
+}
+
 static void vjp_body(Walk *w, u32 n, const u32 *cot)
 {
     Graph *g = w->g;
     Node node = g->node.at[n];
-    u32 bwd = body_derive(g, node.op);
-    const Op *d = &g->op.at[bwd];
-    u32 nfrom = d->from.n, nto = d->to.n;
+    u64 want;
+    if (!wanted(w, &node, &want)) {
+        return;
+    }
+    u32 bwd = body_derive_for(g, node.op, want);
+    u32 nfrom = g->op.at[bwd].from.n, nto = g->op.at[bwd].to.n, through = 0;
+    for (u32 k = 0; k < nto; k++) {
+        i32 at = passes_through(g, bwd, k);
+        u32 x = g->arg.at[node.in + g->op.at[bwd].to.at[k]];
+        u32 c = at < 0 ? 0 : derived_operand(w, &node, g->op.at[bwd].from.at[at], cot);
+        if (c && type_equal(&g->value.at[c].type, &g->value.at[x].type)) {
+            give(w, x, c);
+            want &= ~(1ull << g->op.at[bwd].to.at[k]);
+            through++;
+        }
+    }
+    if (through == nto) {
+        return;
+    }
+    if (through) {
+        bwd = body_derive_for(g, node.op, want);
+        nfrom = g->op.at[bwd].from.n;
+        nto = g->op.at[bwd].to.n;
+    }
     u32 *in = arena_alloc(g->arena, (nfrom + 1) * sizeof *in);
     for (u32 k = 0; k < nfrom; k++) {
-        u32 from = g->op.at[bwd].from.at[k];
-        if (from < node.nin) {
-            u32 x = g->arg.at[node.in + from];
-            in[k] = x ? value_in_dst(w, x) : 0;
-        } else if (from < node.nin + node.nout) {
-            in[k] = value_in_dst(w, node.out + from - node.nin);
-        } else {
-            u32 out = from - node.nin - node.nout;
-            in[k] = cot[out] ? cot[out] : zeros(g, w->dst, g->value.at[node.out + out].type);
-        }
+        in[k] = derived_operand(w, &node, g->op.at[bwd].from.at[k], cot);
     }
     Type *out = arena_alloc(g->arena, (nto + 1) * sizeof *out);
     for (u32 k = 0; k < nto; k++) { /* a cotangent has the type of its value */
-        u32 operand = g->op.at[bwd].to.at[k];
-        u32 x = operand < node.nin ? g->arg.at[node.in + operand] : 0;
-        out[k] = x ? g->value.at[x].type : (Type){.dtype = DT_F32};
+        out[k] = g->value.at[g->arg.at[node.in + g->op.at[bwd].to.at[k]]].type;
     }
     u32 made =
         node_add_typed(g, w->dst, bwd, in, nfrom, &g->attr.at[node.attr], node.nattr, out, nto);
     for (u32 k = 0; k < nto; k++) {
-        u32 operand = g->op.at[bwd].to.at[k];
-        if (operand < node.nin && g->arg.at[node.in + operand]) {
-            give(w, g->arg.at[node.in + operand], g->node.at[made].out + k);
-        }
+        give(w, g->arg.at[node.in + g->op.at[bwd].to.at[k]], g->node.at[made].out + k);
     }
 }
 
@@ -553,6 +602,7 @@ static void vjp_loop(Walk *w, u32 n)
     to->path = node.path;
     to->loc = node.loc;
     node_move(g, made, n);
+    node_drop(g, n);
     for (u32 k = 0; k < nout; k++) {
         if (k < node.nout) {
             g->value.at[to->out + k].flags = g->value.at[node.out + k].flags;
@@ -845,7 +895,8 @@ static void call_bwd(Pass *p, u32 chain, u32 k)
     if (!mask) {
         return;
     }
-    Variant var = p->variant.at[variant_find(p, fwd.func, mask)];
+    u32 which = variant_find(p, fwd.func, mask); /* adds to p->variant */
+    Variant var = p->variant.at[which];
     Call call = {.func = var.bwd,
                  .layer = fwd.layer,
                  .prefix = fwd.prefix,
@@ -1186,6 +1237,20 @@ static void check_forward(Graph *g, u32 chain)
     }
 }
 
+/* The forward form of the loss is in no chain any more, and nobody's twin. */
+static void forget(Graph *g, u32 func)
+{
+    g->func.at[func].dead = true;
+    for (u32 i = 0; i < g->func.at[func].node.n; i++) {
+        if (node_is(g, g->func.at[func].node.at[i], "loop")) {
+            forget(g, g->node.at[g->func.at[func].node.at[i]].body);
+        }
+    }
+    for (u32 f = 1; f < g->func.n; f++) {
+        g->func.at[f].twin = g->func.at[f].twin == func ? 0 : g->func.at[f].twin;
+    }
+}
+
 void pass_autodiff(Graph *g)
 {
     Pass p = {.g = g, .chain = chain_find(g, "fwd")};
@@ -1211,7 +1276,7 @@ void pass_autodiff(Graph *g)
     g->chain.at[p.chain].call.n = last;
     accumulators(&p);
     betas(&p, bwd);
-    g->func.at[loss.func].dead = true;
+    forget(g, loss.func);
     static const char *const name[] = {"fwd", "bwd", "eval", "logits"};
     for (u32 i = 0; i < sizeof name / sizeof *name; i++) {
         u32 chain = chain_find(g, name[i]);

@@ -932,13 +932,42 @@ static void name_adjoints(Derive *d, const Body *f, const u32 *map)
     }
 }
 
+/* NAME.bwd, or NAME.bwd.x.y if only the cotangents of x and y are wanted. */
+static Sym derived_name(Graph *g, u32 op, u64 want, bool *all)
+{
+    const Body *f = g->op.at[op].body;
+    Text t = {0};
+    text_fmt(g->arena, &t, "%s.bwd", sym_str(g, g->op.at[op].name));
+    Sym full = sym(g, text_str(g->arena, &t));
+    *all = true;
+    for (u32 i = 0; i < f->in.n; i++) {
+        if (type_of(f->in.at[i].dtype) != BT_F) {
+            continue;
+        }
+        if (want >> i & 1) {
+            text_fmt(g->arena, &t, ".%s", sym_str(g, f->in.at[i].name));
+        } else {
+            *all = false;
+        }
+    }
+    return *all ? full : sym(g, text_str(g->arena, &t));
+}
+
 u32 body_derive(Graph *g, u32 op)
 {
-    if (g->op.at[op].bwd) {
-        return g->op.at[op].bwd;
-    }
+    return body_derive_for(g, op, ~0ull);
+}
+
+u32 body_derive_for(Graph *g, u32 op, u64 want)
+{
     const Body *f = g->op.at[op].body;
     assert(f && "only ops with a body are derived");
+    bool all;
+    Sym name = derived_name(g, op, want, &all);
+    u32 known = all ? g->op.at[op].bwd : op_find(g, sym_str(g, name));
+    if (known) {
+        return known;
+    }
     Derive d = {.g = g, .b = body_new(g), .outer = true};
     d.b->text = f->text;
     d.b->ndim = f->ndim;
@@ -953,12 +982,12 @@ u32 body_derive(Graph *g, u32 op)
     seed(&d, f, map);
     reverse(&d, n);
     name_adjoints(&d, f, map);
-    Op bwd = {.name = sym_fmt(g, "%s.bwd", sym_str(g, g->op.at[op].name)),
+    Op bwd = {.name = name,
               .loc = g->op.at[op].loc,
               .flags = OF_BODY | OF_NOGRAD,
               .doc = g->op.at[op].doc};
     for (u32 i = 0; i < f->in.n; i++) {
-        if (type_of(f->in.at[i].dtype) != BT_F) {
+        if (type_of(f->in.at[i].dtype) != BT_F || !(want >> i & 1)) {
             continue;
         }
         BodyPort p = f->in.at[i];
@@ -977,7 +1006,7 @@ u32 body_derive(Graph *g, u32 op)
     bwd.body_text = d.b->text;
     bwd.sig = sig_of(g, d.b);
     vec_push(g->arena, &g->op, bwd);
-    g->op.at[op].bwd = g->op.n - 1;
+    g->op.at[op].bwd = all ? g->op.n - 1 : g->op.at[op].bwd;
     return g->op.n - 1;
 }
 

@@ -552,6 +552,7 @@ bool func_reaches(const Graph *g, u32 from, u32 to);     /* to is from, or a loo
 u32 func_clone(Graph *g, u32 func, Role role, const char *name, u32 *map); /* with its loops' bodies */
 void loops_sweep(Graph *g, u32 func);                    /* func_sweep, loops' bodies included */
 void node_move(Graph *g, u32 node, u32 before);          /* in front of a node of the same Func */
+void node_drop(Graph *g, u32 node);                      /* whatever it does or who uses it */
 u32 dim_like(Graph *g, u32 dim, i64 size);               /* the dim of that name with this size */
 u32 view_reshape(Graph *g, u32 func, u32 x, Type to);    /* split, merge, rename; -> value */
 u32 view_transpose(Graph *g, u32 func, u32 x, Type to);
@@ -600,6 +601,7 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
 /* Op id of NAME.bwd, made on the first call: the operands of NAME that it needs, then its saved results,
  * then cotangents of the other results (Op.from) -> cotangents of the float operands (Op.to). */
 u32 body_derive(Graph *g, u32 op);
+u32 body_derive_for(Graph *g, u32 op, u64 want); /* bit i: the cotangent of operand i is wanted; the others are not computed */
 bool body_has_rand(const Body *b);                     /* it draws random numbers: its kernel takes `site` */
 /* The body of a node over the dims of its operands: attributes and sizes are constants, results are rounded to
  * their types. */

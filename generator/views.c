@@ -414,6 +414,19 @@ void node_move(Graph *g, u32 node, u32 before)
     }
 }
 
+void node_drop(Graph *g, u32 node)
+{
+    Func *f = &g->func.at[g->node.at[node].func];
+    u32 keep = 0;
+    for (u32 i = 0; i < f->node.n; i++) {
+        if (f->node.at[i] != node) {
+            f->node.at[keep++] = f->node.at[i];
+        }
+    }
+    f->node.n = keep;
+    g->node.at[node].dead = true;
+}
+
 void loops_sweep(Graph *g, u32 func)
 {
     func_sweep(g, func);
