@@ -19,6 +19,14 @@ def weight_of(name):
     return name[: -len(".grad")] if name.endswith(".grad") else name.replace("grad/", "")
 
 
+BIASES = {"b", "bqkv", "bo", "up_b", "down_b", "gate_up_b"}
+
+
+def decays(name, p):
+    """Vectors do not, nor do biases of more dims."""
+    return p.dim() > 1 and name.split(".")[-1] not in BIASES
+
+
 def dump(folder, what, step):
     path = os.path.join(folder, f"{what}-{step}.safetensors")
     return tensors.load(path) if os.path.exists(path) else None
@@ -36,10 +44,7 @@ def main(case_name, folder, out):
     case, o = model.CASES[case_name], model.STEPS
     first = dump(folder, "weights", 1)
     w = {k: torch.tensor(np.array(v), dtype=torch.float64, requires_grad=True) for k, v in first.items()}
-    groups = [
-        dict(params=[p for p in w.values() if p.dim() > 1], weight_decay=o["decay"]),
-        dict(params=[p for p in w.values() if p.dim() <= 1], weight_decay=0.0),
-    ]
+    groups = [dict(params=[p for k, p in w.items() if decays(k, p) == yes], weight_decay=o["decay"] * yes) for yes in (True, False)]
     adam = torch.optim.AdamW(groups, lr=o["lr"], betas=o["betas"], eps=o["eps"])
     losses, step = [], 1
     while (rows := dump(folder, "marked", step)) is not None:

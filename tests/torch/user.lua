@@ -4,7 +4,7 @@ local mix = mg.layer("mix", function(x, c)
   local d = x.dims[#x.dims]
   local h = mg.tanh(mg.linear(x, c.hidden, "mix"))
   h = h * mg.weight("scale", { h.dims[#h.dims] }, "one")
-  return mg.linear(h, mg.size(d), "back")
+  return mg.linear(h, mg.size(x, "d"), "back")
 end)
 local block = mg.block {
   mg.residual { mg.rmsnorm { name = "ln_1" }, mg.attention { name = "attn", heads = 3, rope = { theta = 10000.0 } } },
