@@ -697,7 +697,6 @@ static int core_reg(lua_State *L) /* (name, dtype, dims, io) -> id */
 {
     Graph *g = door(L)->g;
     Reg r = {.name = arg_sym(L, 1), .type = arg_type(L, 2, 3), .io = lua_toboolean(L, 4)};
-    r.saved = true;
     vec_push(g->arena, &g->reg, r);
     lua_pushinteger(L, (lua_Integer)g->reg.n - 1);
     return 1;
