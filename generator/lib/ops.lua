@@ -380,7 +380,9 @@ function lib.run_vjp(fn, ins, outs, cots, attr)
     for i, id in ipairs(ids) do out[i] = id > 0 and wrap(id) or false end
     return out
   end
+  lib.in_vjp = true
   local grads = fn { ins = values(ins), outs = values(outs), cot = values(cots), attr = attr }
+  lib.in_vjp = false
   local out = {}
   for i = 1, #ins do out[i] = grads[i] and grads[i].id or 0 end
   return out
