@@ -9,9 +9,9 @@ for case in $CASES; do
     ref=tests/torch/ref/$case
     [ -f "$ref.safetensors" ] || fail "no reference of $case"
     parity_run "$case" f64
-    compare_grads "$case f64" "$COMPARE" "$T/$case.f64/run/grads-1.safetensors" "$ref.safetensors" 1e-9
+    compare_grads "$case f64" "$T/$case.f64/run/grads-1.safetensors" "$ref.safetensors" 1e-9
     parity_losses "$T/$case.f64/loss" "$ref.loss" 1e-6
     parity_run "$case" f32
-    compare_grads "$case f32" "$COMPARE" "$T/$case.f32/run/grads-1.safetensors" "$ref.safetensors" 1e-5
+    compare_grads "$case f32" "$T/$case.f32/run/grads-1.safetensors" "$ref.safetensors" 1e-5
     parity_losses "$T/$case.f32/loss" "$ref.loss" 1e-4
 done

@@ -21,8 +21,8 @@ for case in $CASES; do
         parity_run "$case" $dtype
         "$PYTHON" tests/torch/reference.py "$case" "$T/$case.$dtype/run" "$T/$case.$dtype.ref"
     done
-    compare_grads "$case f64" "$COMPARE" "$T/$case.f64/run/grads-1.safetensors" "$T/$case.f64.ref.safetensors" 1e-9
-    compare_grads "$case f32" "$COMPARE" "$T/$case.f32/run/grads-1.safetensors" "$T/$case.f32.ref.safetensors" 1e-5
+    compare_grads "$case f64" "$T/$case.f64/run/grads-1.safetensors" "$T/$case.f64.ref.safetensors" 1e-9
+    compare_grads "$case f32" "$T/$case.f32/run/grads-1.safetensors" "$T/$case.f32.ref.safetensors" 1e-5
     parity_losses "$T/$case.f64/loss" "$T/$case.f64.ref.loss" 1e-6
     parity_losses "$T/$case.f32/loss" "$T/$case.f32.ref.loss" 1e-4
 done

@@ -40,6 +40,6 @@ if command -v clang-format >/dev/null 2>&1; then
     esac
 fi
 if command -v shellcheck >/dev/null 2>&1; then
-    complain "shellcheck" "$(shellcheck -S warning -s bash build.sh .ci/run tests/run.sh tests/lib/*.sh $(files "examples/*.sh") 2>&1 | head -30 || true)"
+    complain "shellcheck" "$(shellcheck -S warning -s bash build.sh .ci/run tests/run.sh tests/*.test.sh tests/lib/*.sh tests/torch/*.sh examples/*.sh 2>&1 | head -30 || true)"
 fi
 [ $bad = 0 ]

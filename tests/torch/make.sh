@@ -5,7 +5,8 @@ export MEGAGEN=$PWD/megagen PYTHONDONTWRITEBYTECODE=1
 . tests/lib/test.sh
 . tests/lib/parity.sh
 mkdir -p tests/torch/ref
-for case in ${*:-$CASES}; do
+[ $# -gt 0 ] || set -- $CASES
+for case in "$@"; do
     parity_run "$case" f64
     "${PYTHON:-/usr/bin/python3}" tests/torch/reference.py "$case" "$T/$case.f64/run" "tests/torch/ref/$case"
 done
