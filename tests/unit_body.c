@@ -96,14 +96,19 @@ static f64 lookup(void *arg, const char *name)
     return strcmp(name, "step") == 0 ? 3 : strcmp(name, "lr") == 0 ? 0.01 : 0.1;
 }
 
-static const i64 sizes[6] = {2, 3, 2, 5, 4, 3};
+static const i64 sizes[] = {2, 3, 2, 5, 4, 3, 37};
+
+static const i64 *sizes_of(const Body *b)
+{
+    return sizes + (b->ndim == 1 ? 6 : b->ndim == 2 ? 2 : 0);
+}
 
 /* ".." and leading dims are small, the row is odd. */
 static i64 elems(const Body *b, const BodyPort *p)
 {
     i64 n = 1;
     for (u32 i = 0; i < p->rank; i++) {
-        n *= sizes[p->axis[i] + (b->ndim == 2 ? 2 : 0)];
+        n *= sizes_of(b)[p->axis[i]];
     }
     return n;
 }
@@ -125,7 +130,7 @@ static void eval(Graph *g, const Body *b, Arrays *in, Arrays *out, Run *r)
         in->at[i] = in->v[i];
         out->at[i] = out->v[i];
     }
-    body_eval(g, b, sizes + (b->ndim == 2 ? 2 : 0), (const f64 *const *)in->at, out->at, lookup, r);
+    body_eval(g, b, sizes_of(b), (const f64 *const *)in->at, out->at, lookup, r);
 }
 
 static int differs(Run *r, const char *what, const char *port, i64 n, const f64 *x, const f64 *y,
