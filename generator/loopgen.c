@@ -1,0 +1,1358 @@
+/* loopgen.c: the C text of one fused node: a worker over rows and its launcher.
+ *
+ * The dims of the body are merged as far as every operand's strides allow. The innermost one runs in vectors of
+ * 64 bytes, the others are rows. A statement's level is the number of reductions below it: level k is sweep k over
+ * the row, numbers of one row are plain C between the sweeps. A row stays in the first cache levels, so that a
+ * later sweep loads again what an earlier one read or stored.
+ *
+ * Bits: a row is folded in one vector accumulator, lane by lane; what lies beyond the row in the last vector adds
+ * nothing. Rows go to parts by shape only. A column sum adds each part's rows into its own line of a partial
+ * buffer (a hidden result of the node), then the launcher adds the lines in order; a total does so in double.
+ * If only some of the leading dims are summed, those run innermost of the rows and add in place.
+ */
+#include "megagen.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { E_LOOP = 211, LOOPS = 2 * RANK_MAX, PARTS_ELEMS = 16384, PARTS_ROWS = 32 };
+
+typedef struct {
+    u32 mask; /* body dims merged into it                                                     */
+    u32 last; /* the innermost of them                                                        */
+    i64 size;
+    bool seq; /* summed over into a result that keeps other rows: innermost of the rows       */
+} Loop;
+
+typedef enum { OUT_PLAIN, OUT_COLUMNS, OUT_TOTAL, OUT_SOME } OutKind;
+typedef struct {
+    u8 kind;  /* OutKind                                                                      */
+    bool adds;
+    bool vec; /* varies along the vector loop                                                 */
+    u32 part; /* OUT_COLUMNS, OUT_TOTAL: its partial buffer, index into Body.out              */
+    u32 sweep;
+} OutInfo;
+
+typedef struct {
+    Graph *g;
+    u32 node;
+    const Node *nd;
+    Body *b;
+    const char *name;
+    Text *t;
+    bool wide;       /* f64 lanes                                                             */
+    u32 inner;       /* mask of the body dims of the vector loop; 0: none                     */
+    i64 n;           /* its extent                                                            */
+    Loop row[LOOPS]; /* outermost first                                                       */
+    u32 nrow;
+    i64 rows, seqs;  /* counts of the parallel and the sequential rows                        */
+    i64 parts;
+    bool flat;       /* no rows: parts are ranges of the vector loop                          */
+    OutInfo *out;
+    u32 *level, *uses, *stored; /* by node; stored: 1 + output that holds it                  */
+    bool *need;      /* in this sweep                                                         */
+    bool *done;      /* row numbers already printed                                           */
+    Sym *id;         /* C name of each node                                                   */
+    u32 sweep;
+    i64 tail;        /* lanes of the tail being printed; 0: a full vector                     */
+    const char *pad; /* indentation                                                           */
+} Gen;
+
+#define PUT(G, ...) text_fmt((G)->g->arena, (G)->t, __VA_ARGS__)
+
+/* ---- values, strides ----------------------------------------------------------------------- */
+
+static u32 port_value(const Gen *e, bool out, u32 i)
+{
+    return out ? e->nd->out + i : e->g->arg.at[e->nd->in + i];
+}
+
+static const BodyPort *port(const Gen *e, bool out, u32 i)
+{
+    return out ? &e->b->out.at[i] : &e->b->in.at[i];
+}
+
+/* Elements from one index of a body dim to the next; 0 if the value lacks it. */
+static i64 stride(const Gen *e, bool out, u32 i, u32 dim)
+{
+    const BodyPort *p = port(e, out, i);
+    for (u32 k = 0; k < p->rank; k++) {
+        if (p->axis[k] == dim) {
+            return e->g->value.at[port_value(e, out, i)].stride[k];
+        }
+    }
+    return 0;
+}
+
+static i64 dim_size(const Gen *e, u32 dim)
+{
+    return e->g->dim.at[e->b->dim[dim].dim].size;
+}
+
+/* Row-major over the logical dims of a node: the order of random numbers. */
+static i64 rand_stride(const Gen *e, u32 dims, u32 dim)
+{
+    i64 s = 1;
+    if (!(dims & (1u << dim))) {
+        return 0;
+    }
+    for (u32 i = dim + 1; i < e->b->ndim; i++) {
+        s *= dims & (1u << i) ? dim_size(e, i) : 1;
+    }
+    return s;
+}
+
+static bool is_partial(const Body *b, u32 out)
+{
+    return b->out.at[out].node == 0;
+}
+
+/* ---- analysis ------------------------------------------------------------------------------ */
+
+static u32 reduced_dims(const Body *b)
+{
+    u32 over = 0;
+    for (u32 i = 1; i < b->node.n; i++) {
+        over |= body_reduces(b->node.at[i].fn) ? b->node.at[i].over : 0;
+    }
+    return over;
+}
+
+/* The node's body with lse written out and without stop, in a copy. */
+static Body *lowered(Graph *g, const Body *b)
+{
+    Body *r = body_new(g);
+    r->text = b->text;
+    r->ndim = b->ndim;
+    memcpy(r->dim, b->dim, sizeof b->dim);
+    u32 *to = arena_alloc(g->arena, b->node.n * sizeof *to);
+    for (u32 i = 1; i < b->node.n; i++) {
+        BodyNode n = b->node.at[i];
+        for (u32 k = 0; k < n.narg; k++) {
+            n.arg[k] = to[n.arg[k]];
+        }
+        n.dims = n.narg ? 0 : n.dims;
+        if (n.fn == BF_STOP) {
+            to[i] = n.arg[0];
+        } else if (n.fn == BF_LSE) {
+            u32 x = n.arg[0];
+            u32 m = body_node(g, r, (BodyNode){.fn = BF_ROWMAX, .arg = {x}, .over = n.over});
+            u32 d = body_node(g, r, (BodyNode){.fn = BF_SUB, .arg = {x, m}});
+            u32 e = body_node(g, r, (BodyNode){.fn = BF_EXP, .arg = {d}});
+            u32 s = body_node(g, r, (BodyNode){.fn = BF_SUM, .arg = {e}, .over = n.over});
+            u32 l = body_node(g, r, (BodyNode){.fn = BF_LOG, .arg = {s}});
+            to[i] = body_node(g, r, (BodyNode){.fn = BF_ADD, .arg = {l, m}, .name = n.name});
+        } else {
+            to[i] = body_node(g, r, n);
+        }
+    }
+    for (u32 i = 0; i < b->in.n; i++) {
+        vec_push(g->arena, &r->in, b->in.at[i]);
+        r->in.at[i].node = to[b->in.at[i].node];
+    }
+    for (u32 i = 0; i < b->out.n; i++) {
+        vec_push(g->arena, &r->out, b->out.at[i]);
+        r->out.at[i].node = to[b->out.at[i].node];
+    }
+    body_prune(g, r);
+    return r;
+}
+
+/* Does every access step through dims i and j as through one? */
+static bool merges(const Gen *e, u32 i, u32 j)
+{
+    i64 n = dim_size(e, j);
+    for (u32 io = 0; io < 2; io++) {
+        for (u32 k = 0; k < (io ? e->b->out.n : e->b->in.n); k++) {
+            if (!(io && is_partial(e->b, k)) && stride(e, io, k, i) != stride(e, io, k, j) * n) {
+                return false;
+            }
+        }
+    }
+    for (u32 k = 1; k < e->b->node.n; k++) {
+        const BodyNode *nd = &e->b->node.at[k];
+        if (nd->fn == BF_INDEX && (nd->over & (1u << i | 1u << j))) {
+            return false;
+        }
+        if (nd->fn == BF_RAND && rand_stride(e, nd->dims, i) != rand_stride(e, nd->dims, j) * n) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost. */
+static u32 sequential(const Gen *e, u32 lead)
+{
+    u32 seq = 0;
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        const BodyPort *p = &e->b->out.at[k];
+        u32 missing = is_partial(e->b, k) ? 0 : e->b->node.at[p->node].dims & ~p->dims & lead;
+        seq |= missing && (p->dims & lead) ? missing : 0;
+    }
+    return seq;
+}
+
+static void choose_loops(Gen *e)
+{
+    u32 over = reduced_dims(e->b), used = 0;
+    Loop all[LOOPS];
+    u32 n = 0;
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        used |= e->b->node.at[i].dims;
+    }
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        used |= is_partial(e->b, k) ? 0 : e->b->out.at[k].dims;
+    }
+    u32 lead = used & ~over;
+    u32 seq = over ? sequential(e, lead) : 0;
+    if (!over) {
+        seq = sequential(e, lead);
+    }
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        u32 bit = 1u << i;
+        if (!((used | over) & bit) || (dim_size(e, i) == 1 && !(over & bit))) {
+            continue;
+        }
+        Loop *p = n ? &all[n - 1] : NULL;
+        bool same = p && !(p->mask & over) == !(over & bit) && p->seq == !!(seq & bit);
+        if (same && merges(e, p->last, i)) {
+            p->mask |= bit;
+            p->last = i;
+            p->size *= dim_size(e, i);
+        } else {
+            all[n++] = (Loop){.mask = bit, .last = i, .size = dim_size(e, i), .seq = seq & bit};
+        }
+    }
+    bool vector = n && (over || !all[n - 1].seq);
+    e->n = vector ? all[n - 1].size : 1;
+    e->inner = vector ? all[n - 1].mask : 0;
+    e->nrow = vector ? n - 1 : n;
+    if (over & ~e->inner) {
+        fail(e->g, e->nd->loc, E_LOOP, "%s: a sum over dims that do not lie together in memory",
+             sym_str(e->g, e->nd->path));
+    }
+    e->rows = e->seqs = 1;
+    for (u32 s = 0, at = 0; s < 2; s++) { /* sequential rows innermost                          */
+        for (u32 i = 0; i < e->nrow; i++) {
+            if (all[i].seq == (s == 1)) {
+                e->row[at++] = all[i];
+                *(s ? &e->seqs : &e->rows) *= all[i].size;
+            }
+        }
+    }
+    e->flat = e->rows == 1 && e->seqs == 1;
+}
+
+static bool vec(const Gen *e, u32 id)
+{
+    return (e->b->node.at[id].dims & e->inner) != 0;
+}
+
+static void choose_levels(Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        const BodyNode *n = &e->b->node.at[i];
+        for (u32 k = 0; k < n->narg; k++) {
+            u32 l = e->level[n->arg[k]] + (body_reduces(n->fn) ? 1 : 0);
+            e->level[i] = l > e->level[i] ? l : e->level[i];
+        }
+    }
+}
+
+static void choose_outs(Gen *e)
+{
+    u32 part = 0, last = 0;
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        bool red = body_reduces(e->b->node.at[i].fn);
+        u32 l = e->level[i] - (red ? 1u : 0u);
+        last = (red || vec(e, i)) && l > last ? l : last;
+    }
+    while (part < e->b->out.n && !is_partial(e->b, part)) {
+        part++;
+    }
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        const BodyPort *p = &e->b->out.at[k];
+        OutInfo *o = &e->out[k];
+        if (is_partial(e->b, k)) {
+            continue;
+        }
+        u32 loops = e->inner;
+        for (u32 i = 0; i < e->nrow; i++) {
+            loops |= e->row[i].mask;
+        }
+        u32 missing = e->b->node.at[p->node].dims & ~p->dims & loops;
+        o->adds = value_adds(e->g, e->nd->out + k);
+        o->vec = ((e->b->node.at[p->node].dims | p->dims) & e->inner) != 0;
+        o->kind = !missing ? OUT_PLAIN : !p->dims ? OUT_TOTAL : (p->dims & loops & ~e->inner) ? OUT_SOME : OUT_COLUMNS;
+        o->kind = missing && !(p->dims & loops) ? OUT_TOTAL : o->kind;
+        if (missing & e->inner && o->kind != OUT_TOTAL) {
+            fail(e->g, e->nd->loc, E_LOOP, "%s: result %s is a sum over inner dims: write sum()",
+                 sym_str(e->g, e->nd->path), sym_str(e->g, p->name));
+        }
+        if (o->kind == OUT_COLUMNS || o->kind == OUT_TOTAL) {
+            assert(part < e->b->out.n && "fuse gives each column sum a partial buffer");
+            o->part = part++;
+        }
+        o->sweep = p->inplace ? last : e->level[p->node];
+        bool keeps = o->kind == OUT_PLAIN && o->vec && !o->adds && !p->inplace && vec(e, p->node) &&
+                     e->b->node.at[p->node].fn > BF_RAND && !e->stored[p->node];
+        bool exact = p->dtype == (e->wide ? DT_F64 : DT_F32) || e->b->node.at[p->node].fn == BF_ROUND;
+        if (keeps && exact) {
+            e->stored[p->node] = k + 1;
+        }
+    }
+}
+
+/* Every column sum of a node has as many lines in its partial buffer as the node has parts. */
+static void choose_parts(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (is_partial(e->b, k)) {
+            e->parts = dim_size(e, e->b->out.at[k].axis[0]);
+            return;
+        }
+    }
+    if (e->flat) {
+        e->parts = (e->n + PARTS_ELEMS - 1) / PARTS_ELEMS;
+        return;
+    }
+    i64 most = (e->rows * e->seqs * e->n + PARTS_ELEMS / 2 - 1) / (PARTS_ELEMS / 2);
+    e->parts = e->rows < PARTS_ROWS ? e->rows : PARTS_ROWS;
+    e->parts = most < e->parts ? most : e->parts;
+}
+
+/* ---- names and small text ------------------------------------------------------------------- */
+
+static const char *T(const Gen *e)
+{
+    return e->wide ? "f64" : "f32";
+}
+
+static int lanes(const Gen *e)
+{
+    return e->wide ? 8 : 16;
+}
+
+static const char *ctype(u8 dtype)
+{
+    static const char *const names[DT_COUNT] = {[DT_F64] = "double", [DT_F32] = "float", [DT_BF16] = "uint16_t",
+                                                [DT_I64] = "int64_t", [DT_I32] = "int32_t"};
+    return dtype < DT_COUNT ? names[dtype] : NULL;
+}
+
+/* "" for the lanes' own type, else the suffix of the load that converts. */
+static const char *suffix(const Gen *e, u8 dtype)
+{
+    static const char *const names[DT_COUNT] = {[DT_F64] = "_f64", [DT_F32] = "_f32", [DT_BF16] = "_bf16",
+                                                [DT_I64] = "_i64", [DT_I32] = "_i32"};
+    bool own = dtype == (e->wide ? DT_F64 : DT_F32) || dtype == (e->wide ? DT_I64 : DT_I32);
+    return own ? "" : names[dtype];
+}
+
+static const char *lane_type(const Gen *e, u8 type)
+{
+    static const char *const names[2][4] = {{"f32", "i32", "u32", "i32"}, {"f64", "i64", "u64", "i64"}};
+    return names[e->wide][type];
+}
+
+static const char *number_type(const Gen *e, u8 type)
+{
+    static const char *const names[2][4] = {{"float", "int32_t", "uint32_t", "int"},
+                                            {"double", "int64_t", "uint32_t", "int"}};
+    return names[e->wide][type];
+}
+
+static Sym unique(Gen *e, const char *want)
+{
+    static const char *const taken[] = {"a", "c", "arg", "part", "i", "row", "seq", "from", "to", "end", "beta", "site"};
+    Sym s = c_name(e->g, want);
+    for (u32 n = 1;; n++) {
+        bool clash = false;
+        for (u32 i = 0; i < sizeof taken / sizeof *taken; i++) {
+            clash = clash || strcmp(taken[i], sym_str(e->g, s)) == 0;
+        }
+        for (u32 i = 0; i < e->b->in.n + e->b->out.n; i++) {
+            bool out = i >= e->b->in.n;
+            clash = clash || port(e, out, out ? i - e->b->in.n : i)->name == s;
+        }
+        for (u32 i = 1; i < e->b->node.n; i++) {
+            clash = clash || e->id[i] == s;
+        }
+        if (!clash) {
+            return s;
+        }
+        s = sym_fmt(e->g, "%s_%u", sym_str(e->g, c_name(e->g, want)), n);
+    }
+}
+
+/* Ports get distinct C names; nodes too. Inputs that vary along the row are loaded into NAME_i. */
+static void choose_names(Gen *e)
+{
+    for (u32 i = 0; i < e->b->in.n + e->b->out.n; i++) {
+        bool out = i >= e->b->in.n;
+        BodyPort *p = out ? &e->b->out.at[i - e->b->in.n] : &e->b->in.at[i];
+        const char *want = sym_str(e->g, p->name);
+        p->name = 0;
+        p->name = unique(e, want);
+    }
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        const BodyNode *n = &e->b->node.at[i];
+        const char *in = n->fn == BF_INPUT ? sym_str(e->g, e->b->in.at[n->port].name) : NULL;
+        if (in) {
+            e->id[i] = unique(e, sym_str(e->g, sym_fmt(e->g, "%s_%s", in, vec(e, i) ? "i" : "0")));
+        } else if (n->fn == BF_CONST) {
+            continue;
+        } else if (n->fn <= BF_RAND) {
+            e->id[i] = unique(e, n->fn == BF_SCALAR ? sym_str(e->g, n->name) : body_fn_name(n->fn));
+        } else {
+            e->id[i] = unique(e, n->name ? sym_str(e->g, n->name) : vec(e, i) ? "t" : "s");
+        }
+    }
+}
+
+/* " + row * 128 + ..." of a port's pointer in the row loops. */
+static void put_offset(Gen *e, bool out, u32 k)
+{
+    for (u32 i = 0; i < e->nrow; i++) {
+        i64 s = stride(e, out, k, e->row[i].last);
+        if (s == 1) {
+            PUT(e, " + r%u", i);
+        } else if (s) {
+            PUT(e, " + r%u * %lld", i, (long long)s);
+        }
+    }
+}
+
+static bool has_offset(const Gen *e, bool out, u32 k)
+{
+    for (u32 i = 0; i < e->nrow; i++) {
+        if (stride(e, out, k, e->row[i].last)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static i64 inner_stride(const Gen *e, bool out, u32 k)
+{
+    u32 last = 0;
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        last = e->inner & (1u << i) ? i : last;
+    }
+    return e->inner ? stride(e, out, k, last) : 0;
+}
+
+/* ---- expressions ----------------------------------------------------------------------------- */
+
+static void put_arg(Gen *e, u32 id, u32 level);
+
+static void put_const(Gen *e, const BodyNode *n)
+{
+    char s[48];
+    f64 v = n->num;
+    if (n->type == BT_I) {
+        PUT(e, "%lld", (long long)v);
+        return;
+    }
+    if (v != v || v == INFINITY || v == -INFINITY) {
+        PUT(e, v != v ? "__builtin_nanf(\"\")" : v > 0 ? "__builtin_inff()" : "-__builtin_inff()");
+        return;
+    }
+    snprintf(s, sizeof s, e->wide ? "%.17g" : "%.9g", v);
+    bool dot = strpbrk(s, ".e") != NULL;
+    PUT(e, "%s%s%s", s, dot ? "" : ".0", e->wide ? "" : "f");
+}
+
+/* An argument of a function on vectors: numbers are spread over the lanes. */
+static void put_vector(Gen *e, u32 id)
+{
+    if (vec(e, id)) {
+        put_arg(e, id, 0);
+        return;
+    }
+    const BodyNode *n = &e->b->node.at[id];
+    PUT(e, "%s_set(", n->type == BT_I ? lane_type(e, BT_I) : T(e));
+    put_arg(e, id, 0);
+    PUT(e, ")");
+}
+
+static u32 level_of(u8 fn)
+{
+    return fn >= BF_LT && fn <= BF_NE     ? 1
+           : fn == BF_ADD || fn == BF_SUB ? 2
+           : fn == BF_MUL || fn == BF_DIV ? 3
+           : fn == BF_NEG                 ? 4
+                                          : 5;
+}
+
+static void put_rand(Gen *e, const BodyNode *n, bool vector)
+{
+    u32 site = (u32)hash_bytes(sym_str(e->g, n->name), strlen(sym_str(e->g, n->name)), 0);
+    if (vector) {
+        PUT(e, "%s_rand(", lane_type(e, BT_U));
+    } else {
+        PUT(e, "mgk_rand(");
+    }
+    PUT(e, "a->c->scalar.seed, a->site ^ 0x%08xu, (uint64_t)(", site);
+    bool any = false;
+    for (u32 i = 0; i < e->nrow; i++) {
+        i64 s = rand_stride(e, n->dims, e->row[i].last);
+        if (s) {
+            PUT(e, "%sr%u * %lld", any ? " + " : "", i, (long long)s);
+            any = true;
+        }
+    }
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        if ((n->dims & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0) {
+            PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "", (long long)rand_stride(e, n->dims, i));
+            any = true;
+        }
+    }
+    PUT(e, "%s), (uint32_t)a->c->scalar.step, %u)", vector ? (any ? " + i" : "i") : any ? "" : "0", n->port);
+}
+
+static void put_index(Gen *e, const BodyNode *n, bool vector)
+{
+    bool batch = false;
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        batch = batch || ((n->over & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0);
+    }
+    const char *base = batch ? "a->c->scalar.sample + " : "";
+    if (vector) {
+        PUT(e, "%s_iota((%s)(%si))", lane_type(e, BT_I), number_type(e, BT_I), base);
+        return;
+    }
+    u32 k = 0;
+    while (k < e->nrow && !(e->row[k].mask & n->over)) {
+        k++;
+    }
+    if (k == e->nrow) {
+        PUT(e, "(%s)(%s0)", number_type(e, BT_I), base); /* a dim of one element                */
+    } else {
+        PUT(e, "(%s)(%sr%u)", number_type(e, BT_I), base, k);
+    }
+}
+
+/* A load; for row numbers through the conversions of one number. */
+static void put_load(Gen *e, bool out, u32 k, bool vector, u8 type)
+{
+    const BodyPort *p = port(e, out, k);
+    const char *s = sym_str(e->g, p->name);
+    if (!vector) {
+        bool half = p->dtype == DT_BF16;
+        PUT(e, half ? "bf16_to_f32(*%s)" : p->dtype == (e->wide ? DT_F64 : DT_F32) ? "*%s" : "(%s)*%s",
+            half || p->dtype == (e->wide ? DT_F64 : DT_F32) ? s : number_type(e, type), s);
+        return;
+    }
+    i64 step = inner_stride(e, out, k);
+    PUT(e, "%s_ld%s", lane_type(e, type), suffix(e, p->dtype));
+    if (step == 1) {
+        PUT(e, e->tail ? "_n(%s + i, %lld)" : "(%s + i)", s, (long long)e->tail);
+    } else {
+        PUT(e, "_s(%s + i * %lld, %lld, %lld)", s, (long long)step, (long long)step,
+            (long long)(e->tail ? e->tail : lanes(e)));
+    }
+}
+
+static void put_call(Gen *e, u32 id, bool vector)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    const char *one = vector ? "" : "1";
+    if (n->fn == BF_ROUND && n->to == DT_F32 && !e->wide) {
+        put_arg(e, n->arg[0], 0);
+        return;
+    }
+    if (n->fn == BF_TO_F && !vector) {
+        PUT(e, "(%s)", number_type(e, BT_F));
+        put_arg(e, n->arg[0], 5);
+        return;
+    }
+    if (n->fn == BF_TO_I && !vector) {
+        PUT(e, "(%s)", number_type(e, BT_I));
+        put_arg(e, n->arg[0], 5);
+        return;
+    }
+    const char *f = n->fn == BF_TO_F                       ? sym_str(e->g, sym_fmt(e->g, "of_%s", lane_type(e, BT_I)))
+                    : n->fn == BF_ROUND && n->to == DT_F32 ? "round_f32"
+                                                           : body_fn_name(n->fn);
+    if (n->fn == BF_TO_I) {
+        PUT(e, "%s_of_%s(", lane_type(e, BT_I), T(e));
+    } else {
+        PUT(e, "%s_%s%s(", T(e), f, one);
+    }
+    for (u32 i = 0; i < n->narg; i++) {
+        PUT(e, "%s", i ? ", " : "");
+        if (vector && e->b->node.at[n->arg[i]].type != BT_U) {
+            put_vector(e, n->arg[i]);
+        } else {
+            put_arg(e, n->arg[i], 0);
+        }
+    }
+    PUT(e, ")");
+}
+
+static void put_where(Gen *e, const BodyNode *n, bool vector)
+{
+    bool mask = vec(e, n->arg[0]);
+    if (!mask) {
+        PUT(e, "(");
+        put_arg(e, n->arg[0], 1);
+        PUT(e, " ? ");
+    } else {
+        PUT(e, "%s_sel(", lane_type(e, n->type));
+        put_arg(e, n->arg[0], 0);
+        PUT(e, ", ");
+    }
+    for (u32 k = 1; k < 3; k++) {
+        if (vector) {
+            put_vector(e, n->arg[k]);
+        } else {
+            put_arg(e, n->arg[k], 2);
+        }
+        PUT(e, k == 1 ? (mask ? ", " : " : ") : ")");
+    }
+}
+
+static void put_node(Gen *e, u32 id, u32 level)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    bool vector = vec(e, id);
+    u32 own = level_of(n->fn);
+    if (n->fn == BF_INPUT) {
+        put_load(e, false, n->port, vector, n->type);
+    } else if (n->fn == BF_INDEX) {
+        put_index(e, n, vector);
+    } else if (n->fn == BF_RAND) {
+        put_rand(e, n, vector);
+    } else if (n->fn == BF_SCALAR) {
+        PUT(e, "(%s)a->c->scalar.%s", number_type(e, BT_F), sym_str(e->g, n->name));
+    } else if (n->fn == BF_WHERE) {
+        put_where(e, n, vector);
+    } else if (own == 5) {
+        put_call(e, id, vector);
+    } else {
+        PUT(e, "%s", own < level ? "(" : "");
+        if (n->narg == 1) {
+            PUT(e, "-");
+            put_arg(e, n->arg[0], 5);
+        } else {
+            put_arg(e, n->arg[0], own);
+            PUT(e, " %s ", n->fn == BF_NE ? "!=" : body_fn_name(n->fn));
+            put_arg(e, n->arg[1], own + 1);
+        }
+        PUT(e, "%s", own < level ? ")" : "");
+    }
+}
+
+/* Statements of their own: what is used twice, named, loaded. */
+static bool inlined(const Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    return n->fn > BF_RAND && !body_reduces(n->fn) && !n->name && e->uses[id] == 1 && !e->stored[id];
+}
+
+static void put_arg(Gen *e, u32 id, u32 level)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    if (n->fn == BF_CONST) {
+        bool negative = n->num < 0 && level > 1;
+        PUT(e, "%s", negative ? "(" : "");
+        put_const(e, n);
+        PUT(e, "%s", negative ? ")" : "");
+    } else if (inlined(e, id)) {
+        put_node(e, id, level);
+    } else {
+        PUT(e, "%s", sym_str(e->g, e->id[id]));
+    }
+}
+
+/* ---- row numbers ------------------------------------------------------------------------------- */
+
+static void number_print(Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    if (vec(e, id) || e->done[id] || n->fn == BF_CONST || body_reduces(n->fn) || n->fn == BF_GROUP) {
+        return;
+    }
+    for (u32 k = 0; k < n->narg; k++) {
+        number_print(e, n->arg[k]);
+    }
+    e->done[id] = true;
+    if (!inlined(e, id)) {
+        PUT(e, "%sconst %s %s = ", e->pad, number_type(e, n->type), sym_str(e->g, e->id[id]));
+        put_node(e, id, 0);
+        PUT(e, ";\n");
+    }
+}
+
+static void mark(Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    if (e->need[id]) {
+        return;
+    }
+    e->need[id] = true;
+    u32 o = e->stored[id];
+    if (vec(e, id) && o && e->out[o - 1].sweep < e->sweep) {
+        return; /* loaded again from its result                                               */
+    }
+    for (u32 k = 0; vec(e, id) && k < n->narg; k++) {
+        mark(e, n->arg[k]);
+    }
+}
+
+/* ---- one sweep --------------------------------------------------------------------------------- */
+
+static bool sums_here(const Gen *e, u32 k)
+{
+    const OutInfo *o = &e->out[k];
+    return o->kind != OUT_PLAIN && o->vec && e->level[e->b->out.at[k].node] == e->sweep;
+}
+
+static bool stores_here(const Gen *e, u32 k)
+{
+    return !is_partial(e->b, k) && e->out[k].kind == OUT_PLAIN && e->out[k].vec && e->out[k].sweep == e->sweep;
+}
+
+static bool folds_here(const Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    return body_reduces(n->fn) && e->level[id] == e->sweep + 1;
+}
+
+static bool sweep_marks(Gen *e)
+{
+    bool any = false;
+    memset(e->need, 0, e->b->node.n * sizeof *e->need);
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (folds_here(e, i)) {
+            mark(e, e->b->node.at[i].arg[0]);
+            any = true;
+        }
+    }
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (!is_partial(e->b, k) && (stores_here(e, k) || sums_here(e, k))) {
+            mark(e, e->b->out.at[k].node);
+            any = true;
+        }
+    }
+    return any;
+}
+
+/* A vector with zeros (or the like) in the lanes beyond the row. */
+static void put_masked(Gen *e, u32 id, const char *fill)
+{
+    if (!e->tail) {
+        put_vector(e, id);
+        return;
+    }
+    PUT(e, "%s_sel(%s_first(%lld), ", T(e), lane_type(e, BT_I), (long long)e->tail);
+    put_vector(e, id);
+    PUT(e, ", %s_set(%s))", T(e), fill);
+}
+
+static void fold_print(Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    const char *acc = sym_str(e->g, e->id[id]);
+    if (n->fn == BF_SUM) {
+        PUT(e, "%s%s_v += ", e->pad, acc);
+        put_masked(e, n->arg[0], "0");
+    } else {
+        bool max = n->fn == BF_ROWMAX;
+        PUT(e, "%s%s_v = %s_%s(%s_v, ", e->pad, acc, T(e), max ? "max" : "min", acc);
+        put_masked(e, n->arg[0], max ? "-__builtin_inff()" : "__builtin_inff()");
+        PUT(e, ")");
+    }
+    PUT(e, ";\n");
+}
+
+static void put_store(Gen *e, u32 k, const char *target)
+{
+    const BodyPort *p = &e->b->out.at[k];
+    i64 step = inner_stride(e, true, k);
+    u8 type = e->b->node.at[p->node].type;
+    PUT(e, "%s%s_st%s", e->pad, lane_type(e, type), suffix(e, p->dtype));
+    if (step == 1) {
+        PUT(e, "%s(%s + i, ", e->tail ? "_n" : "", target);
+    } else {
+        PUT(e, "_s(%s + i * %lld, ", target, (long long)step);
+    }
+    if (e->out[k].adds || e->out[k].kind == OUT_SOME) {
+        /* The first of the summed rows replaces what is there, unless the result adds. */
+        PUT(e, "%s ? ", !e->out[k].adds ? "seq" : e->out[k].kind == OUT_SOME ? "(a->beta || seq)" : "a->beta");
+        put_load(e, true, k, true, type);
+        PUT(e, " + ");
+        put_arg(e, p->node, 2);
+        PUT(e, " : ");
+    }
+    put_vector(e, p->node);
+    if (step != 1) {
+        PUT(e, ", %lld, %lld", (long long)step, (long long)(e->tail ? e->tail : lanes(e)));
+    } else if (e->tail) {
+        PUT(e, ", %lld", (long long)e->tail);
+    }
+    PUT(e, ");\n");
+}
+
+static void sum_print(Gen *e, u32 k)
+{
+    const BodyPort *p = &e->b->out.at[k];
+    const char *s = sym_str(e->g, p->name);
+    if (e->out[k].kind == OUT_SOME) {
+        put_store(e, k, s);
+        return;
+    }
+    if (e->out[k].kind == OUT_TOTAL) {
+        PUT(e, e->wide ? "%s%s_v += " : "%s%s_v += f64_widen_sum(", e->pad, s);
+        put_masked(e, p->node, "0");
+        PUT(e, e->wide ? ";\n" : ");\n");
+        return;
+    }
+    const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
+    PUT(e, e->tail ? "%s%s_st_n(%s + i, %s_ld_n(%s + i, %lld) + " : "%s%s_st(%s + i, %s_ld(%s + i) + ", e->pad, T(e), q,
+        T(e), q, (long long)e->tail);
+    put_arg(e, p->node, 3);
+    if (e->tail) {
+        PUT(e, ", %lld", (long long)e->tail);
+    }
+    PUT(e, ");\n");
+}
+
+static void vector_print(Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (!e->need[i] || !vec(e, i) || inlined(e, i) || e->b->node.at[i].fn == BF_GROUP) {
+            continue;
+        }
+        u32 o = e->stored[i];
+        PUT(e, "%sconst %sv %s = ", e->pad, lane_type(e, e->b->node.at[i].type), sym_str(e->g, e->id[i]));
+        if (o && e->out[o - 1].sweep < e->sweep) {
+            put_load(e, true, o - 1, true, e->b->node.at[i].type);
+        } else {
+            put_node(e, i, 0);
+        }
+        PUT(e, ";\n");
+    }
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (folds_here(e, i)) {
+            fold_print(e, i);
+        }
+    }
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (is_partial(e->b, k)) {
+            continue;
+        }
+        if (stores_here(e, k)) {
+            put_store(e, k, sym_str(e->g, e->b->out.at[k].name));
+        } else if (sums_here(e, k)) {
+            sum_print(e, k);
+        }
+    }
+}
+
+/* The vector loop of a sweep: whole vectors, then the rest. Its range is the row, or the part of a flat map. */
+static void sweep_loop(Gen *e)
+{
+    i64 rest = e->n % lanes(e);
+    const char *pad = e->pad, *in = sym_str(e->g, sym_fmt(e->g, "%s    ", pad));
+    if (e->n < lanes(e)) {
+        PUT(e, "%s{\n", pad);
+        PUT(e, "%sconst int64_t i = 0;\n", in);
+    } else if (e->flat) {
+        PUT(e, "%sfor (; i + %d <= %s; i += %d) {\n", pad, lanes(e), "end", lanes(e));
+    } else {
+        PUT(e, "%sfor (int64_t i = 0; i < %lld; i += %d) {\n", pad, (long long)(e->n - rest), lanes(e));
+    }
+    e->pad = in;
+    e->tail = e->n < lanes(e) ? e->n : 0;
+    vector_print(e);
+    PUT(e, "%s}\n", pad);
+    if (rest && e->n >= lanes(e)) {
+        e->tail = rest;
+        if (e->flat) {
+            PUT(e, "%sif (i < end) {\n", pad);
+        } else {
+            PUT(e, "%s{\n%sconst int64_t i = %lld;\n", pad, in, (long long)(e->n - rest));
+        }
+        vector_print(e);
+        PUT(e, "%s}\n", pad);
+    }
+    e->tail = 0;
+    e->pad = pad;
+}
+
+/* ---- segments of a flat arena -------------------------------------------------------------------- */
+
+static bool has_group(const Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (e->b->node.at[i].fn == BF_GROUP) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where the value of group(wd) changes: 1 in tensors that decay, 0 in the others. Tensors start at multiples of 64
+ * elements, so that a vector has one value. */
+static void segments_print(Gen *e)
+{
+    const Graph *g = e->g;
+    const Flat *f = NULL;
+    for (u32 i = 1; i < g->flat.n && !f; i++) {
+        f = g->flat.at[i].kind == VAR_WEIGHT && (i64)g->flat.at[i].elems == e->n ? &g->flat.at[i] : NULL;
+    }
+    if (!f || !e->flat) {
+        fail(e->g, e->nd->loc, E_LOOP, "%s: group() stands in a map over a flat arena only", sym_str(g, e->nd->path));
+    }
+    Text end = {0}, value = {0};
+    for (u32 i = 0; i < f->var.n; i++) {
+        const Var *v = &g->var.at[f->var.at[i]];
+        bool decays = strcmp(sym_str(g, v->group), "decay") == 0, last = i + 1 == f->var.n;
+        const Var *w = last ? NULL : &g->var.at[f->var.at[i + 1]];
+        assert(v->elem % 64 == 0);
+        if (w && (strcmp(sym_str(g, w->group), "decay") == 0) == decays) {
+            continue;
+        }
+        text_fmt(g->arena, &end, "%s%lld", end.n ? ", " : "", (long long)(w ? (i64)w->elem : e->n));
+        text_fmt(g->arena, &value, "%s%d", value.n ? ", " : "", decays);
+    }
+    PUT(e, "static const int64_t %s_end[] = {%s};\n", e->name, text_str(g->arena, &end));
+    PUT(e, "static const %s %s_decay[] = {%s};\n\n", number_type(e, BT_F), e->name, text_str(g->arena, &value));
+}
+
+/* ---- worker ---------------------------------------------------------------------------------------- */
+
+static bool has_site(const Gen *e)
+{
+    return body_has_rand(e->b);
+}
+
+static bool has_beta(const Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (e->out[k].adds) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void params_print(Gen *e, const char *sep, bool end)
+{
+    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
+        bool out = i < e->b->out.n;
+        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
+        PUT(e, "%s%s%s *%s", i || !end ? sep : "", out ? "" : "const ", ctype(p->dtype), sym_str(e->g, p->name));
+        PUT(e, "%s", end ? ";" : "");
+    }
+}
+
+static void args_print(Gen *e)
+{
+    PUT(e, "typedef struct {\n    mg_ctx *c;");
+    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
+        bool out = i < e->b->out.n;
+        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
+        PUT(e, "\n    %s%s *%s;", out ? "" : "const ", ctype(p->dtype), sym_str(e->g, p->name));
+    }
+    PUT(e, "%s%s\n} %s_arg;\n\n", has_beta(e) ? "\n    int beta;" : "", has_site(e) ? "\n    uint32_t site;" : "", e->name);
+}
+
+/* Row indices r0, r1 ... from one counter, innermost first. */
+static void indices_print(Gen *e, bool seq)
+{
+    u32 first = e->nrow, count = 0;
+    for (u32 i = 0; i < e->nrow; i++) {
+        if (e->row[i].seq == seq) {
+            first = i < first ? i : first;
+            count++;
+        }
+    }
+    const char *from = seq ? "seq" : "row";
+    i64 below = 1;
+    for (u32 i = first + count; i-- > first;) {
+        PUT(e, "%sconst int64_t r%u = ", e->pad, i);
+        if (count == 1) {
+            PUT(e, "%s;\n", from);
+        } else if (i == first) {
+            PUT(e, "%s / %lld;\n", from, (long long)below);
+        } else if (below == 1) {
+            PUT(e, "%s %% %lld;\n", from, (long long)e->row[i].size);
+        } else {
+            PUT(e, "%s / %lld %% %lld;\n", from, (long long)below, (long long)e->row[i].size);
+        }
+        below *= e->row[i].size;
+    }
+}
+
+static bool index_used(const Gen *e, u32 i)
+{
+    for (u32 io = 0; io < 2; io++) {
+        for (u32 k = 0; k < (io ? e->b->out.n : e->b->in.n); k++) {
+            if (!(io && is_partial(e->b, k)) && stride(e, io, k, e->row[i].last)) {
+                return true;
+            }
+        }
+    }
+    for (u32 k = 1; k < e->b->node.n; k++) {
+        const BodyNode *n = &e->b->node.at[k];
+        if ((n->fn == BF_RAND || n->fn == BF_INDEX) && (n->dims & e->row[i].mask)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void pointers_print(Gen *e, bool rows)
+{
+    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
+        bool out = i < e->b->out.n;
+        u32 k = out ? i : i - e->b->out.n;
+        const BodyPort *p = port(e, out, k);
+        if (out && (is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
+            continue;
+        }
+        if (has_offset(e, out, k) == rows) {
+            const char *s = sym_str(e->g, p->name);
+            PUT(e, "%s%s%s *%s = a->%s", e->pad, out ? "" : "const ", ctype(p->dtype), s, s);
+            put_offset(e, out, k);
+            PUT(e, ";\n");
+        }
+    }
+}
+
+static void numbers_store(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        const BodyPort *p = &e->b->out.at[k];
+        OutInfo *o = &e->out[k];
+        if (is_partial(e->b, k) || o->vec) {
+            continue;
+        }
+        number_print(e, p->node);
+        const char *s = sym_str(e->g, p->name);
+        if (o->kind == OUT_TOTAL) {
+            PUT(e, "%s%s_s += ", e->pad, s);
+        } else {
+            PUT(e, "%s*%s = ", e->pad, s);
+            if (o->adds || o->kind == OUT_SOME) {
+                PUT(e, "(%s ? *%s : 0) + ",
+                    !o->adds ? "seq" : o->kind == OUT_SOME ? "(a->beta || seq)" : "a->beta", s);
+                assert(p->dtype != DT_BF16 && "sums are f32 or f64");
+            }
+        }
+        bool half = p->dtype == DT_BF16 && o->kind != OUT_TOTAL;
+        PUT(e, half ? "bf16_of_%s(" : o->kind == OUT_TOTAL ? "" : "(%s)(", half ? T(e) : ctype(p->dtype));
+        put_arg(e, p->node, o->kind == OUT_TOTAL ? 0 : 0);
+        PUT(e, o->kind == OUT_TOTAL ? ";\n" : ");\n");
+    }
+}
+
+static void fold_start(Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (folds_here(e, i)) {
+            u8 fn = e->b->node.at[i].fn;
+            PUT(e, "%s%sv %s_v = %s_set(%s);\n", e->pad, T(e), sym_str(e->g, e->id[i]), T(e),
+                fn == BF_SUM ? "0" : fn == BF_ROWMAX ? "-__builtin_inff()" : "__builtin_inff()");
+        }
+    }
+}
+
+static void fold_end(Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (folds_here(e, i)) {
+            u8 fn = e->b->node.at[i].fn;
+            PUT(e, "%sconst %s %s = %s_%s(%s_v);\n", e->pad, number_type(e, BT_F), sym_str(e->g, e->id[i]), T(e),
+                fn == BF_SUM ? "sum" : fn == BF_ROWMAX ? "hmax" : "hmin", sym_str(e->g, e->id[i]));
+        }
+    }
+}
+
+/* Numbers that the vectors of this sweep and of the next row numbers need. */
+static void numbers_before(Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (!vec(e, i) && e->level[i] <= e->sweep && e->need[i]) {
+            number_print(e, i);
+        }
+    }
+}
+
+static void pad_print(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        const BodyPort *p = &e->b->out.at[k];
+        if (is_partial(e->b, k) || e->out[k].kind != OUT_PLAIN || !e->out[k].vec || !p->rank) {
+            continue;
+        }
+        u32 dim = e->b->dim[p->axis[p->rank - 1]].dim;
+        i64 size = e->g->dim.at[dim].size, mem = dim_mem(e->g, dim);
+        bool alone = e->inner == 1u << p->axis[p->rank - 1];
+        if (mem > size && alone && !e->out[k].adds) {
+            PUT(e, "%sfor (int64_t i = %lld; i < %lld; i++)\n%s    %s[i] = 0; /* padding stays zero */\n", e->pad,
+                (long long)size, (long long)mem, e->pad, sym_str(e->g, p->name));
+        }
+    }
+}
+
+static void row_print(Gen *e)
+{
+    u32 last = 0;
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        last = e->level[i] > last ? e->level[i] : last;
+    }
+    for (e->sweep = 0; e->inner && e->sweep <= last; e->sweep++) {
+        if (!sweep_marks(e)) {
+            continue;
+        }
+        numbers_before(e);
+        fold_start(e);
+        sweep_loop(e);
+        fold_end(e);
+    }
+    numbers_store(e);
+    pad_print(e);
+}
+
+static void partials_start(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        const char *s = sym_str(e->g, e->b->out.at[k].name);
+        if (is_partial(e->b, k)) {
+            continue;
+        }
+        if (e->out[k].kind == OUT_TOTAL) {
+            PUT(e, e->out[k].vec ? "%sf64v %s_v = f64_set(0);\n" : "%sdouble %s_s = 0;\n", e->pad, s);
+        } else if (e->out[k].kind == OUT_COLUMNS) {
+            const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
+            PUT(e, "%s%s *%s = a->%s + part * %lld;\n", e->pad, number_type(e, BT_F), q, q,
+                (long long)(e->out[k].vec ? e->n : 1));
+            PUT(e, "%sfor (int64_t i = 0; i < %lld; i++)\n%s    %s[i] = 0;\n", e->pad,
+                (long long)(e->out[k].vec ? e->n : 1), e->pad, q);
+        }
+    }
+}
+
+static void partials_end(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (!is_partial(e->b, k) && e->out[k].kind == OUT_TOTAL) {
+            const char *s = sym_str(e->g, e->b->out.at[k].name);
+            const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
+            PUT(e, e->out[k].vec ? "%sa->%s[part] = f64_sum(%s_v);\n" : "%sa->%s[part] = %s_s;\n", e->pad, q, s);
+        }
+    }
+}
+
+static void flat_print(Gen *e)
+{
+    i64 l = lanes(e) > 16 ? lanes(e) : 16, blocks = (e->n + l - 1) / l;
+    bool group = has_group(e);
+    if (e->parts == 1) {
+        PUT(e, "    (void)part;\n    const int64_t to = %lld;\n    int64_t i = 0;\n", (long long)e->n);
+    } else {
+        PUT(e, "    const int64_t to = part == %lld ? %lld : (part + 1) * INT64_C(%lld) / %lld * %lld;\n",
+            (long long)(e->parts - 1), (long long)e->n, (long long)blocks, (long long)e->parts, (long long)l);
+        PUT(e, "    int64_t i = part * INT64_C(%lld) / %lld * %lld;\n", (long long)blocks, (long long)e->parts,
+            (long long)l);
+    }
+    e->sweep = 0;
+    sweep_marks(e);
+    pointers_print(e, false);
+    numbers_before(e);
+    if (group) {
+        PUT(e, "    int seg = 0;\n    while (i < to) {\n        while (%s_end[seg] <= i)\n            seg++;\n", e->name);
+        PUT(e, "        const int64_t end = %s_end[seg] < to ? %s_end[seg] : to;\n", e->name, e->name);
+        for (u32 i = 1; i < e->b->node.n; i++) {
+            if (e->b->node.at[i].fn == BF_GROUP) {
+                PUT(e, "        const %sv %s = %s_set(%s_decay[seg]);\n", T(e), sym_str(e->g, e->id[i]), T(e), e->name);
+            }
+        }
+        e->pad = "        ";
+        sweep_loop(e);
+        e->pad = "    ";
+        PUT(e, "    }\n");
+    } else {
+        PUT(e, "    const int64_t end = to;\n");
+        sweep_loop(e);
+    }
+}
+
+static void rows_print(Gen *e)
+{
+    bool seq = e->seqs > 1;
+    pointers_print(e, false);
+    if (e->parts == 1) {
+        PUT(e, "    (void)part;\n    for (int64_t row = 0; row < %lld; row++) {\n", (long long)e->rows);
+    } else {
+        PUT(e, "    const int64_t from = part * INT64_C(%lld) / %lld, to = (part + 1) * INT64_C(%lld) / %lld;\n",
+            (long long)e->rows, (long long)e->parts, (long long)e->rows, (long long)e->parts);
+        PUT(e, "    for (int64_t row = from; row < to; row++) {\n");
+    }
+    e->pad = "        ";
+    indices_print(e, false);
+    if (seq) {
+        PUT(e, "        for (int64_t seq = 0; seq < %lld; seq++) {\n", (long long)e->seqs);
+        e->pad = "            ";
+        indices_print(e, true);
+    }
+    for (u32 i = 0; i < e->nrow; i++) {
+        if (!index_used(e, i)) {
+            PUT(e, "%s(void)r%u;\n", e->pad, i);
+        }
+    }
+    pointers_print(e, true);
+    row_print(e);
+    PUT(e, "%s    }\n", seq ? "        }\n" : "");
+    e->pad = "    ";
+}
+
+static bool flat_loop(const Gen *e)
+{
+    return e->flat && e->n >= lanes(e) && !reduced_dims(e->b);
+}
+
+static void worker_print(Gen *e)
+{
+    PUT(e, "static void %s_part(void *arg, int part)\n{\n    const %s_arg *a = arg;\n", e->name, e->name);
+    e->pad = "    ";
+    partials_start(e);
+    if (flat_loop(e)) {
+        flat_print(e);
+        numbers_store(e);
+    } else if (e->flat) {
+        e->flat = false;
+        e->parts = e->parts > 1 ? e->parts : 1;
+        PUT(e, "    if (part)\n        return;\n");
+        pointers_print(e, false);
+        row_print(e);
+    } else {
+        rows_print(e);
+    }
+    partials_end(e);
+    PUT(e, "}\n\n");
+}
+
+/* ---- launcher ------------------------------------------------------------------------------------------ */
+
+/* Adds the parts' lines in order into a column sum or a total. */
+static void lines_print(Gen *e, u32 k)
+{
+    const BodyPort *p = &e->b->out.at[k];
+    const char *s = sym_str(e->g, p->name), *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
+    bool half = p->dtype == DT_BF16;
+    if (e->out[k].kind == OUT_TOTAL) {
+        PUT(e, "    double %s_s = 0;\n    for (int p = 0; p < %lld; p++)\n        %s_s += %s[p];\n", s,
+            (long long)e->parts, s, q);
+        PUT(e, half ? "    *%s = bf16_of_f64(%s_s);\n" : e->out[k].adds ? "    *%s = (%s)((beta ? *%s : 0) + %s_s);\n"
+                                                                        : "    *%s = (%s)%s_s;\n",
+            s, half ? s : ctype(p->dtype), s, s);
+        return;
+    }
+    i64 n = e->out[k].vec ? e->n : 1, step = e->out[k].vec ? inner_stride(e, true, k) : 1;
+    PUT(e, "    for (int64_t i = 0; i < %lld; i++) {\n        %s v = %s[i];\n", (long long)n, number_type(e, BT_F), q);
+    PUT(e, "        for (int p = 1; p < %lld; p++)\n            v += %s[p * INT64_C(%lld) + i];\n", (long long)e->parts, q,
+        (long long)n);
+    const char *at = step == 1 ? "i" : sym_str(e->g, sym_fmt(e->g, "i * %lld", (long long)step));
+    if (half) {
+        PUT(e, "        %s[%s] = bf16_of_%s(v);\n    }\n", s, at, T(e));
+    } else if (e->out[k].adds) {
+        PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at, ctype(p->dtype), s, at);
+    } else {
+        PUT(e, "        %s[%s] = (%s)v;\n    }\n", s, at, ctype(p->dtype));
+    }
+}
+
+static void launcher_print(Gen *e)
+{
+    PUT(e, "static void %s(mg_ctx *c", e->name);
+    params_print(e, ", ", false);
+    PUT(e, "%s%s)\n{\n    %s_arg a = {c", has_beta(e) ? ", int beta" : "", has_site(e) ? ", uint32_t site" : "", e->name);
+    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
+        bool out = i < e->b->out.n;
+        PUT(e, ", %s", sym_str(e->g, port(e, out, out ? i : i - e->b->out.n)->name));
+    }
+    PUT(e, "%s%s};\n", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "");
+    PUT(e, "    mg_par(c, %lld, %s_part, &a);\n", (long long)e->parts, e->name);
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (!is_partial(e->b, k) && (e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
+            lines_print(e, k);
+        }
+    }
+    PUT(e, "}\n");
+}
+
+static void comment_print(Gen *e)
+{
+    Text t = {0};
+    body_print(e->g, e->g->body.at[e->nd->body], &t);
+    PUT(e, "/* %s", sym_str(e->g, e->nd->path));
+    const char *gap = ": ";
+    for (u32 i = 0; i < e->nrow; i++) {
+        PUT(e, "%s%lld", gap, (long long)e->row[i].size);
+        gap = " x ";
+    }
+    PUT(e, "%s%lld elements\n", gap, (long long)e->n);
+    for (const char *s = text_str(e->g->arena, &t); *s;) {
+        size_t n = strcspn(s, "\n");
+        PUT(e, " *     %.*s\n", (int)n, s);
+        s += n + (s[n] == '\n');
+    }
+    PUT(e, " */\n");
+}
+
+static void check_types(Gen *e)
+{
+    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
+        bool out = i < e->b->out.n;
+        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
+        if (!ctype(p->dtype)) {
+            fail(e->g, e->nd->loc, E_LOOP, "%s: %s has the type %s, which CPU rows do not store yet",
+                 sym_str(e->g, e->nd->path), sym_str(e->g, p->name), dtype_name(p->dtype));
+        }
+        e->wide = e->wide || (p->dtype == DT_F64 && p->rank && !(out && is_partial(e->b, i)));
+    }
+}
+
+void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
+{
+    const Node *nd = &g->node.at[node];
+    Gen e = {.g = g, .node = node, .nd = nd, .name = name, .t = out};
+    e.b = lowered(g, g->body.at[nd->body]);
+    u64 n = e.b->node.n;
+    e.out = arena_alloc(g->arena, e.b->out.n * sizeof *e.out);
+    e.level = arena_alloc(g->arena, n * sizeof *e.level);
+    e.uses = arena_alloc(g->arena, n * sizeof *e.uses);
+    e.stored = arena_alloc(g->arena, n * sizeof *e.stored);
+    e.need = arena_alloc(g->arena, n * sizeof *e.need);
+    e.done = arena_alloc(g->arena, n * sizeof *e.done);
+    e.id = arena_alloc(g->arena, n * sizeof *e.id);
+    check_types(&e);
+    choose_loops(&e);
+    choose_levels(&e);
+    choose_outs(&e);
+    choose_parts(&e);
+    choose_names(&e);
+    for (u32 i = 1; i < n; i++) {
+        for (u32 k = 0; k < e.b->node.at[i].narg; k++) {
+            e.uses[e.b->node.at[i].arg[k]]++;
+        }
+    }
+    for (u32 k = 0; k < e.b->out.n; k++) {
+        e.uses[e.b->out.at[k].node] += e.out[k].adds || e.out[k].kind == OUT_SOME ? 2 : 1;
+    }
+    comment_print(&e);
+    args_print(&e);
+    if (has_group(&e)) {
+        segments_print(&e);
+    }
+    worker_print(&e);
+    launcher_print(&e);
+}
