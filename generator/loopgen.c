@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { E_LOOP = 211, LOOPS = 2 * RANK_MAX, PARTS_ELEMS = 16384, PARTS_ROWS = 32 };
+enum { E_LOOP = 211, LOOPS = 2 * RANK_MAX, PARTS_ELEMS = 16384, PARTS_ROWS = 32, LINE_ELEMS = 65536 };
 
 typedef struct {
     u32 mask; /* body dims merged into it                                                     */
@@ -156,6 +156,9 @@ static Body *lowered(Graph *g, const Body *b)
         vec_push(g->arena, &r->out, b->out.at[i]);
         r->out.at[i].node = to[b->out.at[i].node];
     }
+    for (u32 i = 1; i < r->node.n; i++) {
+        assert(r->node.at[i].fn != BF_AMAX && "fuse refuses amax");
+    }
     body_prune(g, r);
     return r;
 }
@@ -183,14 +186,61 @@ static bool merges(const Gen *e, u32 i, u32 j)
     return true;
 }
 
-/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost. */
-static u32 sequential(const Gen *e, u32 lead)
+/* Dims of more than one element that body b runs over in rows: all but the innermost of a map, all but the reduced
+ * ones of a row kernel. */
+static u32 lead_dims(const Graph *g, const Body *b, u32 *wide)
 {
-    u32 seq = 0;
+    u32 used = 0, over = reduced_dims(b), last = 0;
+    for (u32 i = 1; i < b->node.n; i++) {
+        used |= b->node.at[i].dims;
+    }
+    for (u32 k = 0; k < b->out.n; k++) {
+        used |= is_partial(b, k) ? 0 : b->out.at[k].dims;
+    }
+    for (u32 i = 0; i < b->ndim; i++) {
+        used &= g->dim.at[b->dim[i].dim].size > 1 ? ~0u : ~(1u << i);
+        last = used & (1u << i) ? 1u << i : last;
+    }
+    *wide = used;
+    return used & ~(over ? over : last);
+}
+
+static u8 out_kind(const Graph *g, const Body *b, u32 k)
+{
+    u32 used, lead = lead_dims(g, b, &used);
+    const BodyPort *p = &b->out.at[k];
+    u32 missing = b->node.at[p->node].dims & ~p->dims & used;
+    return !missing ? OUT_PLAIN : !(p->dims & used) ? OUT_TOTAL : p->dims & lead ? OUT_SOME : OUT_COLUMNS;
+}
+
+i64 loopgen_lines(const Graph *g, const Body *b, u32 out)
+{
+    u8 kind = out_kind(g, b, out);
+    if (kind != OUT_COLUMNS && kind != OUT_TOTAL) {
+        return 0;
+    }
+    u32 used, lead = lead_dims(g, b, &used);
+    i64 rows = 1, all = 1;
+    for (u32 i = 0; i < b->ndim; i++) {
+        i64 size = used & (1u << i) ? g->dim.at[b->dim[i].dim].size : 1;
+        rows *= lead & (1u << i) ? size : 1;
+        all *= size;
+    }
+    if (rows == 1) {
+        return reduced_dims(b) ? 1 : (all + LINE_ELEMS - 1) / LINE_ELEMS;
+    }
+    return rows < PARTS_ROWS ? rows : PARTS_ROWS;
+}
+
+/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost. */
+static u32 sequential(const Gen *e)
+{
+    u32 seq = 0, used, lead = lead_dims(e->g, e->b, &used);
     for (u32 k = 0; k < e->b->out.n; k++) {
         const BodyPort *p = &e->b->out.at[k];
-        u32 missing = is_partial(e->b, k) ? 0 : e->b->node.at[p->node].dims & ~p->dims & lead;
-        seq |= missing && (p->dims & lead) ? missing : 0;
+        if (!is_partial(e->b, k) && out_kind(e->g, e->b, k) == OUT_SOME) {
+            seq |= e->b->node.at[p->node].dims & ~p->dims & lead;
+        }
     }
     return seq;
 }
@@ -206,11 +256,7 @@ static void choose_loops(Gen *e)
     for (u32 k = 0; k < e->b->out.n; k++) {
         used |= is_partial(e->b, k) ? 0 : e->b->out.at[k].dims;
     }
-    u32 lead = used & ~over;
-    u32 seq = over ? sequential(e, lead) : 0;
-    if (!over) {
-        seq = sequential(e, lead);
-    }
+    u32 seq = sequential(e);
     for (u32 i = 0; i < e->b->ndim; i++) {
         u32 bit = 1u << i;
         if (!((used | over) & bit) || (dim_size(e, i) == 1 && !(over & bit))) {
@@ -279,16 +325,11 @@ static void choose_outs(Gen *e)
         if (is_partial(e->b, k)) {
             continue;
         }
-        u32 loops = e->inner;
-        for (u32 i = 0; i < e->nrow; i++) {
-            loops |= e->row[i].mask;
-        }
-        u32 missing = e->b->node.at[p->node].dims & ~p->dims & loops;
         o->adds = value_adds(e->g, e->nd->out + k);
         o->vec = ((e->b->node.at[p->node].dims | p->dims) & e->inner) != 0;
-        o->kind = !missing ? OUT_PLAIN : !p->dims ? OUT_TOTAL : (p->dims & loops & ~e->inner) ? OUT_SOME : OUT_COLUMNS;
-        o->kind = missing && !(p->dims & loops) ? OUT_TOTAL : o->kind;
-        if (missing & e->inner && o->kind != OUT_TOTAL) {
+        o->kind = out_kind(e->g, e->b, k);
+        u32 missing = e->b->node.at[p->node].dims & ~p->dims;
+        if ((missing & e->inner) && (o->kind == OUT_COLUMNS || o->kind == OUT_SOME)) {
             fail(e->g, e->nd->loc, E_LOOP, "%s: result %s is a sum over inner dims: write sum()",
                  sym_str(e->g, e->nd->path), sym_str(e->g, p->name));
         }
@@ -1017,7 +1058,7 @@ static void pointers_print(Gen *e, bool rows)
         if (out && (is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
             continue;
         }
-        if (has_offset(e, out, k) == rows) {
+        if (has_offset(e, out, k) == rows && p->node) {
             const char *s = sym_str(e->g, p->name);
             PUT(e, "%s%s%s *%s = a->%s", e->pad, out ? "" : "const ", ctype(p->dtype), s, s);
             put_offset(e, out, k);
@@ -1214,6 +1255,21 @@ static void rows_print(Gen *e)
     e->pad = "    ";
 }
 
+/* Numbers of a flat map: its first part stores them. */
+static void numbers_alone(Gen *e)
+{
+    for (u32 k = 0; k < e->b->out.n; k++) {
+        if (!is_partial(e->b, k) && !e->out[k].vec) {
+            PUT(e, "    if (part == 0) {\n");
+            e->pad = "        ";
+            numbers_store(e);
+            PUT(e, "    }\n");
+            e->pad = "    ";
+            return;
+        }
+    }
+}
+
 static bool flat_loop(const Gen *e)
 {
     return e->flat && e->n >= lanes(e) && !reduced_dims(e->b);
@@ -1226,13 +1282,15 @@ static void worker_print(Gen *e)
     partials_start(e);
     if (flat_loop(e)) {
         flat_print(e);
-        numbers_store(e);
+        numbers_alone(e);
     } else if (e->flat) {
-        e->flat = false;
-        e->parts = e->parts > 1 ? e->parts : 1;
-        PUT(e, "    if (part)\n        return;\n");
+        e->flat = false; /* one row, or a few elements: the first part does it all             */
+        PUT(e, "    if (part == 0) {\n");
+        e->pad = "        ";
         pointers_print(e, false);
         row_print(e);
+        PUT(e, "    }\n");
+        e->pad = "    ";
     } else {
         rows_print(e);
     }
@@ -1343,6 +1401,11 @@ void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
     for (u32 i = 1; i < n; i++) {
         for (u32 k = 0; k < e.b->node.at[i].narg; k++) {
             e.uses[e.b->node.at[i].arg[k]]++;
+        }
+    }
+    for (u32 i = 1; i < n; i++) { /* row numbers stay out of the vector loop                     */
+        for (u32 k = 0; vec(&e, i) && k < e.b->node.at[i].narg; k++) {
+            e.uses[e.b->node.at[i].arg[k]] += !vec(&e, e.b->node.at[i].arg[k]);
         }
     }
     for (u32 k = 0; k < e.b->out.n; k++) {

@@ -619,6 +619,9 @@ void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line
  * name through `lookup`. */
 void body_eval(Graph *g, const Body *b, const i64 *size, const f64 *const *in, f64 *const *out,
                f64 (*lookup)(void *arg, const char *name), void *arg);
+/* Parts of a column sum or total, each with a line in a partial buffer that pass fuse adds as a hidden result of the
+ * node, behind the others (Body.out with node 0); 0: the result needs none. */
+i64 loopgen_lines(const Graph *g, const Body *b, u32 out);
 /* loopgen_node prints the C text of one fused node (worker function and launcher) named `name`. */
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
 
