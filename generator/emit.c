@@ -434,11 +434,12 @@ static const char *dim_names(Graph *g, const Type *t)
     return text_str(g->arena, &s);
 }
 
-/* A table's filler, by its C name: one for each (table, attributes). */
-static const char *table_call(Graph *g, const Init *in)
+/* A table's filler, by its C name: one for each (table, type, attributes). */
+static const char *table_call(Graph *g, const Init *in, u8 dtype)
 {
     Text t = {0};
-    text_fmt(g->arena, &t, "mg_table_%s(dst, dim", sym_str(g, c_name(g, sym_str(g, in->table))));
+    text_fmt(g->arena, &t, "mg_table_%s(dst, dim, %u", sym_str(g, c_name(g, sym_str(g, in->table))),
+             dtype);
     for (u32 i = 0; i < in->nattr; i++) {
         const Attr *a = &g->attr.at[in->attr + i];
         if (a->kind == AT_INT)
@@ -457,10 +458,10 @@ typedef struct {
     VEC(Sym) name;
 } Tables;
 
-static const char *table_name(Emit *e, Tables *tables, const Init *in)
+static const char *table_name(Emit *e, Tables *tables, const Init *in, u8 dtype)
 {
     Graph *g = e->g;
-    const char *call = table_call(g, in);
+    const char *call = table_call(g, in, dtype);
     for (u32 i = 0; i < tables->call.n; i++) {
         if (!strcmp(tables->call.at[i], call))
             return sym_str(g, tables->name.at[i]);
@@ -497,7 +498,7 @@ static void snap_var(Emit *e, Tables *tables, const Var *v)
     if (v->init.b != 0)
         vec_push(a, &item, arena_fmt(a, ".b = %s", number(g, v->init.b)));
     if (table)
-        vec_push(a, &item, arena_fmt(a, ".table = %s", table_name(e, tables, &v->init)));
+        vec_push(a, &item, arena_fmt(a, ".table = %s", table_name(e, tables, &v->init, v->type.dtype)));
     snap_open(g, NULL);
     snap_wrapped(g, "lines", item.at, item.n, 8);
     snap_close(g);
