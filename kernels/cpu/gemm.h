@@ -3,7 +3,7 @@ name  = "matmul",
 op    = "matmul",
 when  = "M and K > 0",
 const = { M = "M", N = "N", K = "K", LDA = "LDA", LDB = "LDB", LDC = "LDC", TA = "TA", TB = "TB",
-          TA_ = "ctype(a)", TB_ = "ctype(b)", TC = "ctype(y)",
+          TA_ = "ctype(x)", TB_ = "ctype(w)", TC = "ctype(y)",
           TM = "ctype(y) == 'double' and 'double' or 'float'", ACCUM = "accum" },
 flops = "2 * M * N * K",
 @*/
