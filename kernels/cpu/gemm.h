@@ -91,13 +91,15 @@ typedef struct {
 #define MG_KS_MAX 4096
 #endif
 
-#define NR     MG_CAT(MG_NR_, TM)
-#define STRIPS MG_UP(N, NR)
-#define KB     MG_UP(K, MG_KC_MAX) /* blocks of K, their length, and the k that are packed together */
-#define KC     MG_UP(K, KB)
-#define WIDE_C (sizeof(TC) == sizeof(TM))
-#define KS     (WIDE_C ? MG_LEAST((int64_t)K, (int64_t)MG_KS_MAX / KC * KC) : (int64_t)K)
-#define MS     MG_LEAST((int64_t)M, (int64_t)(MG_SCRATCH_BYTES / sizeof(TM)) / KS)
+#define NR             MG_CAT(MG_NR_, TM)
+#define FN(f)          MG_CAT(matmul, _##f)
+#define MM(form, rows) MG_CAT(mg_mm_##form##_, TM)[(rows)-1]
+#define STRIPS         MG_UP(N, NR)
+#define KB             MG_UP(K, MG_KC_MAX) /* blocks of K, their length, and the k that are packed together */
+#define KC             MG_UP(K, KB)
+#define WIDE_C         (sizeof(TC) == sizeof(TM))
+#define KS             (WIDE_C ? MG_LEAST((int64_t)K, (int64_t)MG_KS_MAX / KC * KC) : (int64_t)K)
+#define MS             MG_LEAST((int64_t)M, (int64_t)(MG_SCRATCH_BYTES / sizeof(TM)) / KS)
 /* Rows in RPARTS parts, at most MC_MAX each and more where strips are few; strips in groups, 32
  * parts or so. */
 #define RPARTS(rows)                                                                               \
@@ -111,7 +113,7 @@ typedef struct {
  * L1. */
 #define DIRECT_A       (!TA && sizeof(TA_) == sizeof(TM) && STRIPS <= 8 && LDA * sizeof(TM) % 4096 != 0)
 
-static void MG_CAT(matmul, _pack)(void *arg, int part)
+static void FN(pack)(void *arg, int part)
 {
     const mg_gemm *g = arg;
     int64_t n = BLOCKS(g->rows), i0 = part * g->rows / n, i1 = (part + 1) * g->rows / n;
@@ -125,8 +127,7 @@ static void MG_CAT(matmul, _pack)(void *arg, int part)
 }
 
 /* The strip of B with columns [col0, col0 + cols) and k [k0, k0 + k). */
-static void MG_CAT(matmul, _strip)(TM *strip, const TB_ *b, int64_t k0, int64_t k, int64_t col0,
-                                   int64_t cols)
+static void FN(strip)(TM *strip, const TB_ *b, int64_t k0, int64_t k, int64_t col0, int64_t cols)
 {
     if (TB)
         MG_FN(mg_pack_turn, TB_, TM)(strip, NR, b + col0 * LDB + k0, LDB, cols, k);
@@ -137,23 +138,22 @@ static void MG_CAT(matmul, _strip)(TM *strip, const TB_ *b, int64_t k0, int64_t 
 }
 
 /* One tile: row block [i0, i1) of the packed rows, k [k0, k0 + k) counted from g->k0. */
-static void MG_CAT(matmul, _tile)(const mg_gemm *g, int64_t i0, int64_t i1, int64_t k0, int64_t k,
-                                  const TM *strip, TM *c, int64_t cstep, int add)
+static void FN(tile)(const mg_gemm *g, int64_t i0, int64_t i1, int64_t k0, int64_t k,
+                     const TM *strip, TM *c, int64_t cstep, int add)
 {
     int64_t rows = i1 - i0;
     if (DIRECT_A) {
         const TM *a = (const TM *)g->a + (g->row0 + i0) * LDA + g->k0 + k0;
-        MG_CAT(mg_mm_row_, TM)[rows - 1](k, a, LDA, strip, NR, c, cstep, add);
+        MM(row, rows)(k, a, LDA, strip, NR, c, cstep, add);
     } else {
         const TM *a = (const TM *)g->panel + i0 * g->k + k0 * rows;
-        MG_CAT(mg_mm_col_, TM)[rows - 1](k, a, rows, strip, NR, c, cstep, add);
+        MM(col, rows)(k, a, rows, strip, NR, c, cstep, add);
     }
 }
 
 /* Row blocks [b0, b1), one strip, all of g's K, by way of a buffer: C is too narrow or of another
  * type. */
-static void MG_CAT(matmul, _edge)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0,
-                                  int64_t cols)
+static void FN(edge)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0, int64_t cols)
 {
     _Alignas(64) TM strip[KC * NR], sum[(MG_MC_MAX + MG_MR) * NR];
     int64_t n = BLOCKS(g->rows), first = b0 * g->rows / n, rows = b1 * g->rows / n - first;
@@ -162,10 +162,10 @@ static void MG_CAT(matmul, _edge)(const mg_gemm *g, int64_t b0, int64_t b1, int6
         MG_FN(mg_tile_in, TC, TM)(sum, c, LDC, rows, cols);
     for (int64_t k0 = 0; k0 < g->k; k0 += KC) {
         int64_t k = MG_LEAST(KC, g->k - k0);
-        MG_CAT(matmul, _strip)(strip, g->b, g->k0 + k0, k, col0, cols);
+        FN(strip)(strip, g->b, g->k0 + k0, k, col0, cols);
         for (int64_t b = b0; b < b1; b++) {
             int64_t i0 = b * g->rows / n, i1 = (b + 1) * g->rows / n;
-            MG_CAT(matmul, _tile)
+            FN(tile)
             (g, i0, i1, k0, k, strip, sum + (i0 - first) * NR, NR, g->add || k0 > 0);
         }
     }
@@ -178,16 +178,15 @@ static void MG_CAT(matmul, _edge)(const mg_gemm *g, int64_t b0, int64_t b1, int6
 }
 
 /* Row blocks [b0, b1), one full strip, one block of K, straight into C. */
-static void MG_CAT(matmul, _full)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0,
-                                  int64_t k0)
+static void FN(full)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0, int64_t k0)
 {
     _Alignas(64) TM strip[KC * NR];
     int64_t n = BLOCKS(g->rows), k = MG_LEAST(KC, g->k - k0);
-    MG_CAT(matmul, _strip)(strip, g->b, g->k0 + k0, k, col0, NR);
+    FN(strip)(strip, g->b, g->k0 + k0, k, col0, NR);
     for (int64_t b = b0; b < b1; b++) {
         int64_t i0 = b * g->rows / n, i1 = (b + 1) * g->rows / n;
         TC *c = (TC *)g->c + (g->row0 + i0) * LDC + col0;
-        MG_CAT(matmul, _tile)(g, i0, i1, k0, k, strip, (TM *)c, LDC, g->add || k0 > 0);
+        FN(tile)(g, i0, i1, k0, k, strip, (TM *)c, LDC, g->add || k0 > 0);
 #ifdef EPILOGUE
         void *extra MG_UNUSED = g->extra;
         if (g->last && k0 + k == g->k)
@@ -196,7 +195,7 @@ static void MG_CAT(matmul, _full)(const mg_gemm *g, int64_t b0, int64_t b1, int6
     }
 }
 
-static void MG_CAT(matmul, _part)(void *arg, int part)
+static void FN(part)(void *arg, int part)
 {
     const mg_gemm *g = arg;
     int64_t n = BLOCKS(g->rows), rp = RPARTS(g->rows), gp = GROUPS(rp);
@@ -205,10 +204,10 @@ static void MG_CAT(matmul, _part)(void *arg, int part)
     int64_t full = WIDE_C ? MG_LEAST(s1, N / NR) : s0;
     for (int64_t k0 = 0; k0 < g->k && s0 < full; k0 += KC) {
         for (int64_t s = s0; s < full; s++)
-            MG_CAT(matmul, _full)(g, b0, b1, s * NR, k0);
+            FN(full)(g, b0, b1, s * NR, k0);
     }
     for (int64_t s = full; s < s1; s++)
-        MG_CAT(matmul, _edge)(g, b0, b1, s * NR, MG_LEAST(NR, N - s * NR));
+        FN(edge)(g, b0, b1, s * NR, MG_LEAST(NR, N - s * NR));
 }
 
 MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG BETA_ARG)
@@ -222,9 +221,9 @@ MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG B
             g.add = BETA || g.k0 > 0;
             g.last = g.k0 + g.k == K;
             if (!DIRECT_A)
-                mg_par(c, (int)BLOCKS(g.rows), MG_CAT(matmul, _pack), &g);
+                mg_par(c, (int)BLOCKS(g.rows), FN(pack), &g);
             int64_t rp = RPARTS(g.rows);
-            mg_par(c, (int)(rp * GROUPS(rp)), MG_CAT(matmul, _part), &g);
+            mg_par(c, (int)(rp * GROUPS(rp)), FN(part), &g);
         }
     }
 }
@@ -251,6 +250,8 @@ MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG B
 #undef EXTRA_ARG
 #undef NR
 #undef STRIPS
+#undef FN
+#undef MM
 #undef KB
 #undef KC
 #undef WIDE_C
