@@ -438,8 +438,8 @@ static const char *dim_names(Graph *g, const Type *t)
 static const char *table_call(Graph *g, const Init *in, u8 dtype)
 {
     Text t = {0};
-    text_fmt(g->arena, &t, "mg_table_%s(dst, dim, %u", sym_str(g, c_name(g, sym_str(g, in->table))),
-             dtype);
+    text_fmt(g->arena, &t, "mg_table_%s(dst, dim, %s", sym_str(g, c_name(g, sym_str(g, in->table))),
+             upper(g, "MG_", dtype_name(dtype)));
     for (u32 i = 0; i < in->nattr; i++) {
         const Attr *a = &g->attr.at[in->attr + i];
         if (a->kind == AT_INT)
