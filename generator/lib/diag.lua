@@ -98,15 +98,33 @@ end
 
 -- ---- positions --------------------------------------------------------------------------------------------------
 
+-- A call in a `return` is a tail call: Lua forgets its frame. Then the name is looked for in the whole file.
+local function lost_frame(name)
+  local path = lib.running and lib.running()
+  if not path then return {} end
+  local loc = { file = path, name = name, any = true }
+  for i, t in ipairs(name and tokens(path) or {}) do
+    if t.text == name and t.kind == "name" then
+      loc.line, loc.col = t.line, t.col
+      if table_after(tokens(path), i) then break end
+    end
+  end
+  return loc
+end
+
 -- The innermost frame of the user's, as { file, line }; name: what to look for on the line.
 function diag.here(name)
   local level = 2
   while true do
-    local info = debug.getinfo(level, "Sl")
-    if not info then return {} end
+    local info = debug.getinfo(level, "Slt")
+    if not info then return lost_frame(name) end
     if info.what ~= "C" and not lib.is_lib[info.source] and info.source:sub(1, 1) == "@" then
       local loc = { file = info.source:sub(2), line = info.currentline, name = name }
       return name and diag.find_name(loc, name) or loc
+    end
+    if info.istailcall and name then
+      local loc = lost_frame(name)
+      if loc.line then return loc end
     end
     level = level + 1
   end
@@ -126,7 +144,7 @@ function diag.find_key(loc, path, want_value)
   if not loc or not loc.file or not loc.name then return loc or {} end
   local tok, first = tokens(loc.file), nil
   for i, t in ipairs(tok) do
-    local open = t.line == loc.line and t.text == loc.name and table_after(tok, i)
+    local open = (loc.any or t.line == loc.line) and t.text == loc.name and table_after(tok, i)
     if open then
       first = first or t
       local name, value, at = nil, nil, open
@@ -136,7 +154,7 @@ function diag.find_key(loc, path, want_value)
         name, value, at = key_in(tok, at, key)
         if at and tok[at].text ~= "{" then at = table_after(tok, at + 2) or at end
       end
-      if name then
+      if name and path ~= "" then
         local t2 = want_value and value or name
         return { file = loc.file, line = t2.line, col = t2.col }
       end
@@ -206,6 +224,10 @@ end
 function diag.undefined(name, base)
   local loc = diag.here(name)
   local names = lib.sorted_keys(base)
+  if lib.ops and lib.ops.fn[name] then
+    diag.fail(loc, 103, ("global '%s' is not defined\nhelp: names of activations are strings: \"%s\"; as a function it is mg.%s"):format(
+      name, name, name))
+  end
   diag.fail(loc, 103, ("global '%s' is not defined"):format(tostring(name)) .. diag.did_you_mean(tostring(name), names))
 end
 

@@ -126,6 +126,8 @@ end
 -- require: "megagen", or a spec beside this one, or one of the ready specs. Each file runs once.
 local base, required, stack = make_world(), {}, {}
 
+function lib.running() return stack[#stack] end
+
 local function run_file(path, text)
   for _, p in ipairs(stack) do
     if p == path then diag.fail(diag.here "require", 108, "require: '" .. path .. "' requires itself") end

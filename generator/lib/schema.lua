@@ -152,7 +152,7 @@ end
 
 -- Checks a table against rows (name -> row). Returns a copy with defaults. loc: the call, see diag.find_key.
 function schema.check_table(what, rows, t, loc, errors, list_part)
-  local own, out = errors or {}, {}
+  local own, out, meant = errors or {}, {}, {}
   if type(t) ~= "table" then
     diag.fail(loc, 202, ("%s: a table is expected, got %s"):format(what, show(t)))
   end
@@ -160,6 +160,8 @@ function schema.check_table(what, rows, t, loc, errors, list_part)
     if math.type(k) == "integer" and list_part then
       out[k] = t[k]
     elseif not rows[k] then
+      local near = diag.nearest(tostring(k), lib.sorted_keys(rows))
+      if near then meant[near] = true end
       own[#own + 1] = { loc = diag.find_key(loc, k), code = 204, msg = ("%s has no key '%s'"):format(what, tostring(k))
         .. diag.did_you_mean(tostring(k), lib.sorted_keys(rows)) }
     else
@@ -172,7 +174,7 @@ function schema.check_table(what, rows, t, loc, errors, list_part)
     end
   end
   for _, k in ipairs(lib.sorted_keys(rows)) do
-    if rows[k].required and t[k] == nil then
+    if rows[k].required and t[k] == nil and not meant[k] then
       own[#own + 1] = { loc = loc.name and diag.find_name(loc, loc.name) or loc, code = 206, msg = ("%s: '%s' is missing"):format(what, k) }
     end
     if out[k] == nil then out[k] = rows[k].default end
