@@ -1010,6 +1010,30 @@ u32 body_derive_for(Graph *g, u32 op, u64 want)
     return g->op.n - 1;
 }
 
+/* The derived op of this name, "rope.bwd" or "rope.bwd.x1.x2", made if it is not there; 0 = no
+ * such. */
+u32 body_derived(Graph *g, const char *name)
+{
+    const char *at = strstr(name, ".bwd");
+    u32 op = at ? op_find(g, sym_str(g, sym_n(g, name, (u64)(at - name)))) : 0;
+    if (!op || !g->op.at[op].body || (at[4] && at[4] != '.')) {
+        return 0;
+    }
+    u64 want = at[4] ? 0 : ~0ull;
+    for (const char *p = at + 4; *p;) {
+        const char *end = strchr(p + 1, '.');
+        u64 n = end ? (u64)(end - p) - 1 : strlen(p + 1);
+        i32 i = sig_in(g->op.at[op].sig, sym_n(g, p + 1, n));
+        if (i < 0) {
+            return 0;
+        }
+        want |= 1ull << i;
+        p += n + 1;
+    }
+    u32 made = body_derive_for(g, op, want);
+    return strcmp(sym_str(g, g->op.at[made].name), name) == 0 ? made : 0;
+}
+
 /* ---- binding to a node -------------------------------------------------------------------------
  */
 

@@ -601,6 +601,7 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
 /* Op id of NAME.bwd, made on the first call: the operands of NAME that it needs, then its saved results,
  * then cotangents of the other results (Op.from) -> cotangents of the float operands (Op.to). */
 u32 body_derive(Graph *g, u32 op);
+u32 body_derived(Graph *g, const char *name);           /* by its name, made if need be; 0 = no such */
 u32 body_derive_for(Graph *g, u32 op, u64 want); /* bit i: the cotangent of operand i is wanted; the others are not computed */
 bool body_has_rand(const Body *b);                     /* it draws random numbers: its kernel takes `site` */
 /* The body of a node over the dims of its operands: attributes and sizes are constants, results are rounded to

@@ -1186,11 +1186,7 @@ static u32 op_name(Parse *p)
     Loc at = (blanks(p), here(p));
     const char *s = word_str(p, "an op");
     u32 op = op_find(p->g, s);
-    u64 n = strlen(s);
-    if (!op && n > 4 && strcmp(s + n - 4, ".bwd") == 0) {
-        u32 of = op_find(p->g, arena_fmt(p->g->arena, "%.*s", (int)(n - 4), s));
-        op = of && p->g->op.at[of].body ? body_derive(p->g, of) : 0;
-    }
+    op = op ? op : body_derived(p->g, s);
     if (!op) {
         fail(p->g, at, E_NAME, "no op is called `%s`", s);
     }

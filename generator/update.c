@@ -151,7 +151,7 @@ static void metric_write(Graph *g, u32 func, const char *name, u32 value)
     node_write(g, func, formal_find(g, func, sym_fmt(g, "/%s", name), t, VAR_METRIC), value);
 }
 
-/* log(beta) needs more digits than f32 has. */
+/* Constants that need more digits than f32 has. */
 static u32 adamw_attrs(Graph *g, Attr *attr)
 {
     const Config *c = &g->cfg;
@@ -160,9 +160,11 @@ static u32 adamw_attrs(Graph *g, Attr *attr)
     attr[0] = attr_num(sym(g, "beta1"), beta1);
     attr[1] = attr_num(sym(g, "beta2"), beta2);
     attr[2] = attr_num(sym(g, "eps"), c->eps > 0 ? c->eps : 1e-8);
-    attr[3] = attr_num(sym(g, "log_beta1"), beta1 > 0 ? log(beta1) : -1e30);
-    attr[4] = attr_num(sym(g, "log_beta2"), beta2 > 0 ? log(beta2) : -1e30);
-    return 5;
+    attr[3] = attr_num(sym(g, "take1"), 1 - beta1);
+    attr[4] = attr_num(sym(g, "take2"), 1 - beta2);
+    attr[5] = attr_num(sym(g, "log_beta1"), beta1 > 0 ? log(beta1) : -1e30);
+    attr[6] = attr_num(sym(g, "log_beta2"), beta2 > 0 ? log(beta2) : -1e30);
+    return 7;
 }
 
 static u32 sgd_attrs(Graph *g, Attr *attr)
@@ -202,7 +204,7 @@ static u32 update_func(Update *u, u32 opt)
     u32 sumsq = node_add(g, func, op_need(g, "sumsq"), &grad, 1, NULL, 0);
     u32 s = g->node.at[sumsq].out;
     u32 clip = node_add(g, func, op_need(g, "clip_coef"), &s, 1, NULL, 0);
-    u32 coef = g->node.at[clip].out, norm = coef + 1;
+    u32 coef = g->node.at[clip].out, norm = coef + 1, ok = coef + 2;
     metric_write(g, func, "gnorm", norm);
 
     u32 in[8], nin = 0, formal[4], nformal = 0;
@@ -214,11 +216,14 @@ static u32 update_func(Update *u, u32 opt)
         in[nin++] = node_read(g, func, formal[nformal++]);
     }
     in[nin++] = coef;
+    in[nin++] = ok;
     Attr attr[8];
     u32 nattr = optimizers[opt].attrs(g, attr);
     u32 n = node_add(g, func, op_need(g, optimizers[opt].name), in, nin, attr, nattr);
     assert(g->node.at[n].nout == nformal && "an optimizer returns the weight and its states");
     for (u32 k = 0; k < nformal; k++) {
+        u8 dtype = g->func.at[func].formal.at[formal[k] - 1].type.dtype;
+        g->value.at[g->node.at[n].out + k].type.dtype = dtype; /* rounded to what it is stored as */
         node_write(g, func, formal[k], g->node.at[n].out + k);
     }
     return func;
