@@ -642,10 +642,22 @@ static void check_factor(const Check *c, u32 v, u32 a, u32 d)
     }
 }
 
+bool verify_stage_atom(Graph *g, u32 a)
+{
+    u8 pp[ATOM_MAX];
+    i32 n = axis_atoms(g, sym(g, "pp"), pp);
+    for (i32 i = 0; i < n; i++) {
+        if (pp[i] == a + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What comes in over atom a decides what may come out. */
 static void check_atom(const Check *c, u32 a)
 {
-    const Graph *g = c->g;
+    Graph *g = c->g;
     const Node *n = &g->node.at[c->node];
     const Op *op = &g->op.at[n->op];
     u32 partial = 0, cut = 0, flat = 0, product = 0;
@@ -676,13 +688,15 @@ static void check_atom(const Check *c, u32 a)
                         place_names[g->value.at[partial].at[a].kind], atom_str(c, a),
                         place_names[kind]);
         }
-        if (flat && kind != g->value.at[flat].at[a].kind) {
+        bool sum = flat && (op->flags & OF_PARTIAL) && kind == PL_P;
+        if (flat && !sum && kind != g->value.at[flat].at[a].kind) {
             verify_fail(c, E_PLACE, "%s comes from %s, which is %s over %s, but is %s",
                         verify_value(c, w), verify_value(c, flat),
                         place_names[g->value.at[flat].at[a].kind], atom_str(c, a),
                         place_names[kind]);
         }
-        if (!partial && !cut && (kind == PL_P || kind == PL_M)) {
+        bool stage = (op->flags & OF_PARTIAL) && verify_stage_atom(g, a); /* each has its own part */
+        if (!partial && !cut && !flat && !stage && (kind == PL_P || kind == PL_M)) {
             verify_fail(c, E_PLACE, "%s is %s over %s, but nothing before it is",
                         verify_value(c, w), place_names[kind], atom_str(c, a));
         }

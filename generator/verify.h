@@ -31,6 +31,7 @@ _Noreturn void verify_fail(const Check *c, u32 code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 const char *verify_value(const Check *c, u32 value); /* "%5 (attn.q)", numbered as in the text    */
 bool verify_same_place(const Graph *g, const Place *a, const Place *b);
+bool verify_stage_atom(Graph *g, u32 a); /* atom a + 1 belongs to pp: stages, not copies             */
 void verify_run(Check *c);
 
 #endif

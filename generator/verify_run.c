@@ -47,7 +47,7 @@ static void check_var(const Check *c, u32 id)
     }
     if (v->flat) {
         const Flat *f = &g->flat.at[v->flat];
-        if (v->elem + type_elems(g, &v->type) > f->elems) {
+        if (v->elem + type_local_elems(g, &v->type, v->at) > f->elems) {
             verify_fail(c, E_MEMORY, "variable %s reaches beyond flat arena %s", path,
                         sym_str(g, f->name));
         }
@@ -66,8 +66,10 @@ static void check_vars(const Check *c)
         const Var *v = &g->var.at[i];
         for (u32 k = 1; v->flat && k < i; k++) {
             const Var *w = &g->var.at[k];
-            if (w->flat == v->flat && v->elem < w->elem + type_elems(g, &w->type) &&
-                w->elem < v->elem + type_elems(g, &v->type)) {
+            bool apart = v->stages && w->stages && !(v->stages & w->stages);
+            if (w->flat == v->flat && !apart &&
+                v->elem < w->elem + type_local_elems(g, &w->type, w->at) &&
+                w->elem < v->elem + type_local_elems(g, &v->type, v->at)) {
                 verify_fail(c, E_MEMORY, "variables %s and %s overlap in flat arena %s",
                             sym_str(g, w->path), sym_str(g, v->path),
                             sym_str(g, g->flat.at[v->flat].name));
@@ -124,7 +126,7 @@ static bool has_twin(const Graph *g, const Call *k)
 /* Reads and accums of the Func see the variable with the place that it has. */
 static void check_formal_place(const Check *c, u32 formal, const Place *at, const char *name)
 {
-    const Graph *g = c->g;
+    Graph *g = c->g;
     const Func *f = &g->func.at[c->func];
     for (u32 i = 0; i < f->node.n; i++) {
         const Node *n = &g->node.at[f->node.at[i]];
@@ -132,7 +134,12 @@ static void check_formal_place(const Check *c, u32 formal, const Place *at, cons
             continue;
         }
         u32 v = n->nout ? n->out : g->arg.at[n->in];
-        if (!verify_same_place(g, at, g->value.at[v].at)) {
+        Place want[ATOM_MAX];
+        memcpy(want, at, sizeof want);
+        for (u32 a = 0; n->nin && a < ATOM_MAX; a++) { /* each stage adds to its own part */
+            want[a] = verify_stage_atom(g, a) && want[a].kind == PL_P ? (Place){0} : want[a];
+        }
+        if (!verify_same_place(g, want, g->value.at[v].at)) {
             verify_fail(c, E_PLACE, "%s and variable %s differ in placement", verify_value(c, v),
                         name);
         }
