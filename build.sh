@@ -344,7 +344,8 @@ assets() {
     done
 }
 
-# One object that holds the text of every asset, and asset_table(), which names them.
+# One object that holds the text of every asset, and asset_table(), which names them. It is linked as an object: the reference
+# to it is weak and would pull nothing out of an archive.
 embed() { # output folder
     local out=$1 f n=0 list
     list="$(assets) build/xxhash.h" # a trainer hashes with xxHash's header alone, which goes into its folder
@@ -421,12 +422,12 @@ build_into() { # variant, output folder
     }
     wait_all || die 4 "the build failed"
     rm -f "$out"/lib*.a
-    "$AR" rcsD "$out/libgen.a" "${gen[@]}" "$out/assets.o"
+    "$AR" rcsD "$out/libgen.a" "${gen[@]}"
     [ ${#run[@]} = 0 ] || "$AR" rcsD "$out/libmg.a" "${run[@]}"
     [ -z "${NO_LINK:-}" ] || return 0
     # The whole runtime is linked in and exported: objects that are compiled just in time find it there.
     # shellcheck disable=SC2086
-    $CC $opt -rdynamic -o "$out/megagen.new" "$main" "$out/libgen.a" -Wl,--whole-archive "$out/libmg.a" -Wl,--no-whole-archive \
+    $CC $opt -rdynamic -o "$out/megagen.new" "$main" "$out/assets.o" "$out/libgen.a" -Wl,--whole-archive "$out/libmg.a" -Wl,--no-whole-archive \
         -Wl,--as-needed $LDLIBS -lm -ldl -pthread || die 4 "linking megagen failed"
     mv "$out/megagen.new" "$out/megagen"
 }
@@ -464,7 +465,7 @@ unit() { # tests/unit_X.c to build/asan/unit_X; what the compiler says goes to b
     rm -f "build/asan/$name"
     # shellcheck disable=SC2086
     QUIET=1 object "$1" "build/asan/$name.o" $STD -Itests $CFLAGS_LIBS $WARN $OPT >"build/asan/$name.log" 2>&1 &&
-        $CC $OPT -rdynamic -o "build/asan/$name" "build/asan/$name.o" build/asan/libgen.a build/asan/libmg.a \
+        $CC $OPT -rdynamic -o "build/asan/$name" "build/asan/$name.o" build/asan/assets.o build/asan/libgen.a build/asan/libmg.a \
             $LDLIBS_TEST $LDLIBS -lm -ldl -pthread >>"build/asan/$name.log" 2>&1 || true
 }
 
