@@ -1,14 +1,16 @@
 /* fuse.c: body ops become `fused` nodes, neighbours merged into one.
  *
- * Two body nodes may share a kernel if they run over the same rows and no path between them leaves the kernel.
- * A node joins the group that makes one of its operands, else one that reads the same tensor. What is used outside
- * becomes a result; every value is rounded to its declared type on the way, stored or not, so that fused and
- * unfused programs compute equal bits. Column sums get a partial buffer as a hidden result; totals stay alone,
- * because their order of summation is that of their own kernel.
+ * Two body nodes may share a kernel if they run over the same rows and no path between them leaves
+ * the kernel. A node joins the group that makes one of its operands, else one that reads the same
+ * tensor. What is used outside becomes a result; every value is rounded to its declared type on the
+ * way, stored or not, so that fused and unfused programs compute equal bits. Column sums get a
+ * partial buffer as a hidden result; totals stay alone, because their order of summation is that of
+ * their own kernel.
  *
  * needs: real dtypes.
- * gives: fused nodes (node.body, operands and results in the order of the body's ports), resolved views, copies where
- * a window is impossible, results that may overwrite an operand (BodyPort.inplace).
+ * gives: fused nodes (node.body, operands and results in the order of the body's ports), resolved
+ * views, copies where a window is impossible, results that may overwrite an operand
+ * (BodyPort.inplace).
  */
 #include "megagen.h"
 
@@ -20,9 +22,9 @@ enum { PORTS_MAX = 12, NODES_MAX = 128, E_FUSE = 212 };
 typedef struct {
     VEC(u32) node; /* members in order                                                        */
     u32 ndim, dim[2 * RANK_MAX], over; /* the row space; dims that are reduced                */
-    u32 size;      /* body nodes                                                              */
+    u32 size; /* body nodes                                                              */
     bool alone;
-    u32 fused;     /* the node it became                                                      */
+    u32 fused; /* the node it became                                                      */
 } Group;
 
 typedef struct {
@@ -51,7 +53,8 @@ static const Op *op_of(const Graph *g, u32 node)
     return &g->op.at[g->node.at[node].op];
 }
 
-/* ---- order of effects ------------------------------------------------------------------------- */
+/* ---- order of effects -------------------------------------------------------------------------
+ */
 
 /* The variable whose memory a value is a window on: formal of a read, or 0. */
 static u32 window_of(const Graph *g, u32 value)
@@ -71,7 +74,8 @@ static u32 window_of(const Graph *g, u32 value)
     }
 }
 
-/* Effects on one variable keep their order, and whoever reads through a window runs before the next write. */
+/* Effects on one variable keep their order, and whoever reads through a window runs before the next
+ * write. */
 static void add_edges(Fuse *f)
 {
     Graph *g = f->g;
@@ -96,7 +100,8 @@ static void add_edges(Fuse *f)
     }
 }
 
-/* ---- groups ------------------------------------------------------------------------------------ */
+/* ---- groups ------------------------------------------------------------------------------------
+ */
 
 /* Does node `id` run after a member of group `target` (1 + index), groups taken as units? */
 static bool depends(Fuse *f, u32 id, u32 target)
@@ -142,13 +147,26 @@ static bool sums_rows(const Body *b, u32 out)
     return (b->node.at[b->out.at[out].node].dims & ~b->out.at[out].dims) != 0;
 }
 
-/* Ops that never share a kernel: totals, sums over some of the leading dims, segments, single numbers. */
+/* The same, if more than one row is summed. */
+static bool sums_many(const Graph *g, const Body *b, u32 out)
+{
+    u32 missing = b->node.at[b->out.at[out].node].dims & ~b->out.at[out].dims;
+    for (u32 i = 0; i < b->ndim; i++) {
+        if ((missing & (1u << i)) && g->dim.at[b->dim[i].dim].size > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ops that never share a kernel: totals, sums over some of the leading dims, segments, single
+ * numbers. */
 static bool is_alone(const Graph *g, const Body *b)
 {
     bool alone = b->ndim == 0;
     for (u32 k = 0; k < b->out.n; k++) {
         bool columns = sums_rows(b, k) && loopgen_lines(g, b, k) && b->out.at[k].dims;
-        alone = alone || (sums_rows(b, k) && !columns);
+        alone = alone || (sums_many(g, b, k) && !columns);
     }
     for (u32 i = 1; i < b->node.n; i++) {
         alone = alone || b->node.at[i].fn == BF_GROUP;
@@ -178,7 +196,8 @@ static bool same_rows(const Group *s, const Body *b)
     }
     u32 most = s->ndim < b->ndim ? b->ndim : s->ndim;
     u32 rest = ((1u << most) - 1) & ~((1u << n) - 1);
-    return n > 0 && (s->ndim < b->ndim ? over : s->over) == rest && !(s->ndim < b->ndim ? s->over : over);
+    return n > 0 && (s->ndim < b->ndim ? over : s->over) == rest &&
+           !(s->ndim < b->ndim ? s->over : over);
 }
 
 static bool in_list(const u32 *at, u32 n, u32 v)
@@ -208,7 +227,8 @@ static u32 ports(Fuse *f, const Group *s, u32 id)
         for (u32 k = 0; k < nd->nout; k++) {
             u32 nuse = 0;
             const u32 *use = value_uses(f->g, f->func, nd->out + k, &nuse);
-            bool outside = in_list(f->g->func.at[f->func].out.at, f->g->func.at[f->func].out.n, nd->out + k);
+            bool outside =
+                in_list(f->g->func.at[f->func].out.at, f->g->func.at[f->func].out.n, nd->out + k);
             for (u32 j = 0; j < nuse; j++) {
                 outside = outside || (use[j] != id && f->group[use[j]] != f->group[s->node.at[0]]);
             }
@@ -218,14 +238,16 @@ static u32 ports(Fuse *f, const Group *s, u32 id)
     return n + outs;
 }
 
-/* 2: makes an operand of id; 1: reads the same tensor; 0: nothing in common, or it would be wrong. */
+/* 2: makes an operand of id; 1: reads the same tensor; 0: nothing in common, or it would be wrong.
+ */
 static u32 affinity(Fuse *f, u32 group, u32 id)
 {
     const Group *s = &f->groups.at[group - 1];
     const Node *n = &f->g->node.at[id], *first = &f->g->node.at[s->node.at[0]];
     u32 best = 0;
-    if (s->alone || !same_rows(s, f->body[id]) || n->when != first->when || n->skew != first->skew ||
-        n->lane != first->lane || s->size + f->body[id]->node.n > NODES_MAX) {
+    if (s->alone || !same_rows(s, f->body[id]) || n->when != first->when ||
+        n->skew != first->skew || n->lane != first->lane ||
+        s->size + f->body[id]->node.n > NODES_MAX) {
         return 0;
     }
     f->round++;
@@ -291,7 +313,8 @@ static void choose_groups(Fuse *f)
     }
 }
 
-/* ---- one body for a group ------------------------------------------------------------------------ */
+/* ---- one body for a group
+ * ------------------------------------------------------------------------ */
 
 typedef struct {
     Fuse *f;
@@ -325,8 +348,12 @@ static u32 operand(Merge *m, const BodyPort *p, const BodyNode *n, u32 value)
     if (!m->node[value]) {
         BodyPort q = *p;
         q.name = port_name(m, p->name);
-        q.node = body_node(m->f->g, m->b, (BodyNode){.fn = BF_INPUT, .type = n->type, .dims = p->dims, .name = q.name,
-                                                     .port = m->b->in.n});
+        q.node = body_node(m->f->g, m->b,
+                           (BodyNode){.fn = BF_INPUT,
+                                      .type = n->type,
+                                      .dims = p->dims,
+                                      .name = q.name,
+                                      .port = m->b->in.n});
         vec_push(m->f->g->arena, &m->b->in, q);
         vec_push(m->f->g->arena, &m->in, value);
         m->node[value] = q.node;
@@ -345,7 +372,8 @@ static bool is_result(const Merge *m, u32 value)
         out = out || !in_list(m->s->node.at, m->s->node.n, use[i]);
     }
     for (u32 i = 1; i < m->f->g->save.n; i++) {
-        out = out || (m->f->g->save.at[i].from == m->f->func && m->f->g->save.at[i].from_value == value);
+        out = out ||
+              (m->f->g->save.at[i].from == m->f->func && m->f->g->save.at[i].from_value == value);
     }
     return out;
 }
@@ -434,7 +462,8 @@ static void add_partials(Merge *m)
         m->b->dim[axis].name = g->dim.at[dim].name;
         m->b->ndim = (u8)(m->b->ndim + (axis == m->b->ndim));
         BodyPort q = {.name = port_name(m, sym_fmt(g, "%s_lines", sym_str(g, p.name))),
-                      .dtype = total || g->cfg.compute == DT_F64 ? DT_F64 : DT_F32, .rank = (u8)(p.rank + 1)};
+                      .dtype = total || g->cfg.compute == DT_F64 ? DT_F64 : DT_F32,
+                      .rank = (u8)(p.rank + 1)};
         Type t = {.dtype = q.dtype, .rank = q.rank, .dim = {dim}};
         q.axis[0] = (u8)axis;
         for (u32 i = 0; i < p.rank; i++) {
@@ -510,7 +539,8 @@ static void fuse_group(Fuse *f, u32 group)
     }
 }
 
-/* ---- order of nodes ---------------------------------------------------------------------------------- */
+/* ---- order of nodes
+ * ---------------------------------------------------------------------------------- */
 
 static u32 stands_for(const Fuse *f, u32 node)
 {
@@ -545,7 +575,8 @@ static void reorder(Fuse *f, const u32 *old, u32 nold)
         u32 id = old[i], s = f->group[id];
         if (!s) {
             vec_push(g->arena, &todo, id);
-        } else if (f->groups.at[s - 1].fused && f->groups.at[s - 1].node.at[f->groups.at[s - 1].node.n - 1] == id) {
+        } else if (f->groups.at[s - 1].fused &&
+                   f->groups.at[s - 1].node.at[f->groups.at[s - 1].node.n - 1] == id) {
             vec_push(g->arena, &todo, f->groups.at[s - 1].fused);
         }
     }
@@ -563,14 +594,16 @@ static void reorder(Fuse *f, const u32 *old, u32 nold)
     }
 }
 
-/* ---- in place ------------------------------------------------------------------------------------------ */
+/* ---- in place
+ * ------------------------------------------------------------------------------------------ */
 
 /* A buffer of a node of this Func that nobody but `node` uses. */
 static bool is_last_use(const Graph *g, u32 func, u32 value, u32 node)
 {
     const Func *fn = &g->func.at[func];
     u32 p = g->value.at[value].node, uses = 0;
-    if (!p || (op_of(g, p)->flags & (OF_VIEW | OF_EFFECT)) || in_list(fn->out.at, fn->out.n, value)) {
+    if (!p || (op_of(g, p)->flags & (OF_VIEW | OF_EFFECT)) ||
+        in_list(fn->out.at, fn->out.n, value)) {
         return false;
     }
     for (u32 i = 0; i < fn->node.n; i++) {
@@ -591,7 +624,8 @@ static void choose_inplace(Graph *g, u32 func, u32 node)
     for (u32 k = 0; k < b->out.n; k++) {
         BodyPort *o = &b->out.at[k];
         for (u32 i = 0; i < b->in.n && i < 32 && o->node && !o->inplace; i++) {
-            const Type *t = &g->value.at[g->arg.at[n->in + i]].type, *u = &g->value.at[n->out + k].type;
+            const Type *t = &g->value.at[g->arg.at[n->in + i]].type,
+                       *u = &g->value.at[n->out + k].type;
             bool same = t->dtype == u->dtype && t->rank == u->rank && o->dims == b->in.at[i].dims &&
                         memcmp(t->dim, u->dim, t->rank * sizeof t->dim[0]) == 0;
             bool plain = (b->node.at[o->node].dims & ~o->dims) == 0;
@@ -604,7 +638,8 @@ static void choose_inplace(Graph *g, u32 func, u32 node)
     }
 }
 
-/* ---- the pass -------------------------------------------------------------------------------------------- */
+/* ---- the pass
+ * -------------------------------------------------------------------------------------------- */
 
 static bool has_body(const Graph *g, u32 node)
 {
@@ -637,7 +672,8 @@ static void fuse_func(Graph *g, u32 func)
     }
 }
 
-/* A copy that view_resolve put in turns into a fused node where it stands, with its values and windows. */
+/* A copy that view_resolve put in turns into a fused node where it stands, with its values and
+ * windows. */
 static void fuse_copies(Graph *g, u32 func)
 {
     for (u32 i = 0; i < g->func.at[func].node.n; i++) {

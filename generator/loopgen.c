@@ -1,14 +1,16 @@
 /* loopgen.c: the C text of one fused node: a worker over rows and its launcher.
  *
- * The dims of the body are merged as far as every operand's strides allow. The innermost one runs in vectors of
- * 64 bytes, the others are rows. A statement's level is the number of reductions below it: level k is sweep k over
- * the row, numbers of one row are plain C between the sweeps. A row stays in the first cache levels, so that a
- * later sweep loads again what an earlier one read or stored.
+ * The dims of the body are merged as far as every operand's strides allow. The innermost one runs
+ * in vectors of 64 bytes, the others are rows. A statement's level is the number of reductions
+ * below it: level k is sweep k over the row, numbers of one row are plain C between the sweeps. A
+ * row stays in the first cache levels, so that a later sweep loads again what an earlier one read
+ * or stored.
  *
- * Bits: a row is folded in one vector accumulator, lane by lane; what lies beyond the row in the last vector adds
- * nothing. Rows go to parts by shape only. A column sum adds each part's rows into its own line of a partial
- * buffer (a hidden result of the node), then the launcher adds the lines in order; a total does so in double.
- * If only some of the leading dims are summed, those run innermost of the rows and add in place.
+ * Bits: a row is folded in one vector accumulator, lane by lane; what lies beyond the row in the
+ * last vector adds nothing. Rows go to parts by shape only. A column sum adds each part's rows into
+ * its own line of a partial buffer (a hidden result of the node), then the launcher adds the lines
+ * in order; a total does so in double. If only some of the leading dims are summed, those run
+ * innermost of the rows and add in place.
  */
 #include "megagen.h"
 
@@ -17,7 +19,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { E_LOOP = 211, LOOPS = 2 * RANK_MAX, PARTS_ELEMS = 16384, PARTS_ROWS = 32, LINE_ELEMS = 65536 };
+enum {
+    E_LOOP = 211,
+    LOOPS = 2 * RANK_MAX,
+    PARTS_ELEMS = 16384,
+    PARTS_ROWS = 32,
+    LINE_ELEMS = 65536
+};
 
 typedef struct {
     u32 mask; /* body dims merged into it                                                     */
@@ -28,7 +36,7 @@ typedef struct {
 
 typedef enum { OUT_PLAIN, OUT_COLUMNS, OUT_TOTAL, OUT_SOME } OutKind;
 typedef struct {
-    u8 kind;  /* OutKind                                                                      */
+    u8 kind; /* OutKind                                                                      */
     bool adds;
     bool vec; /* varies along the vector loop                                                 */
     u32 part; /* OUT_COLUMNS, OUT_TOTAL: its partial buffer, index into Body.out              */
@@ -47,14 +55,14 @@ typedef struct {
     i64 n;           /* its extent                                                            */
     Loop row[LOOPS]; /* outermost first                                                       */
     u32 nrow;
-    i64 rows, seqs;  /* counts of the parallel and the sequential rows                        */
+    i64 rows, seqs; /* counts of the parallel and the sequential rows                        */
     i64 parts;
-    bool flat;       /* no rows: parts are ranges of the vector loop                          */
+    bool flat; /* no rows: parts are ranges of the vector loop                          */
     OutInfo *out;
     u32 *level, *uses, *stored; /* by node; stored: 1 + output that holds it                  */
-    bool *need;      /* in this sweep                                                         */
-    bool *done;      /* row numbers already printed                                           */
-    Sym *id;         /* C name of each node                                                   */
+    bool *need; /* in this sweep                                                         */
+    bool *done; /* row numbers already printed                                           */
+    Sym *id;    /* C name of each node                                                   */
     u32 sweep;
     i64 tail;        /* lanes of the tail being printed; 0: a full vector                     */
     const char *pad; /* indentation                                                           */
@@ -186,8 +194,8 @@ static bool merges(const Gen *e, u32 i, u32 j)
     return true;
 }
 
-/* Dims of more than one element that body b runs over in rows: all but the innermost of a map, all but the reduced
- * ones of a row kernel. */
+/* Dims of more than one element that body b runs over in rows: all but the innermost of a map, all
+ * but the reduced ones of a row kernel. */
 static u32 lead_dims(const Graph *g, const Body *b, u32 *wide)
 {
     u32 used = 0, over = reduced_dims(b), last = 0;
@@ -210,7 +218,10 @@ static u8 out_kind(const Graph *g, const Body *b, u32 k)
     u32 used, lead = lead_dims(g, b, &used);
     const BodyPort *p = &b->out.at[k];
     u32 missing = b->node.at[p->node].dims & ~p->dims & used;
-    return !missing ? OUT_PLAIN : !(p->dims & used) ? OUT_TOTAL : p->dims & lead ? OUT_SOME : OUT_COLUMNS;
+    return !missing            ? OUT_PLAIN
+           : !(p->dims & used) ? OUT_TOTAL
+           : p->dims & lead    ? OUT_SOME
+                               : OUT_COLUMNS;
 }
 
 i64 loopgen_lines(const Graph *g, const Body *b, u32 out)
@@ -232,7 +243,8 @@ i64 loopgen_lines(const Graph *g, const Body *b, u32 out)
     return rows < PARTS_ROWS ? rows : PARTS_ROWS;
 }
 
-/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost. */
+/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost.
+ */
 static u32 sequential(const Gen *e)
 {
     u32 seq = 0, used, lead = lead_dims(e->g, e->b, &used);
@@ -340,7 +352,8 @@ static void choose_outs(Gen *e)
         o->sweep = p->inplace ? last : e->level[p->node];
         bool keeps = o->kind == OUT_PLAIN && o->vec && !o->adds && !p->inplace && vec(e, p->node) &&
                      e->b->node.at[p->node].fn > BF_RAND && !e->stored[p->node];
-        bool exact = p->dtype == (e->wide ? DT_F64 : DT_F32) || e->b->node.at[p->node].fn == BF_ROUND;
+        bool exact =
+            p->dtype == (e->wide ? DT_F64 : DT_F32) || e->b->node.at[p->node].fn == BF_ROUND;
         if (keeps && exact) {
             e->stored[p->node] = k + 1;
         }
@@ -379,23 +392,30 @@ static int lanes(const Gen *e)
 
 static const char *ctype(u8 dtype)
 {
-    static const char *const names[DT_COUNT] = {[DT_F64] = "double", [DT_F32] = "float", [DT_BF16] = "uint16_t",
-                                                [DT_I64] = "int64_t", [DT_I32] = "int32_t"};
+    static const char *const names[DT_COUNT] = {[DT_F64] = "double",
+                                                [DT_F32] = "float",
+                                                [DT_BF16] = "uint16_t",
+                                                [DT_I64] = "int64_t",
+                                                [DT_I32] = "int32_t"};
     return dtype < DT_COUNT ? names[dtype] : NULL;
 }
 
 /* "" for the lanes' own type, else the suffix of the load that converts. */
 static const char *suffix(const Gen *e, u8 dtype)
 {
-    static const char *const names[DT_COUNT] = {[DT_F64] = "_f64", [DT_F32] = "_f32", [DT_BF16] = "_bf16",
-                                                [DT_I64] = "_i64", [DT_I32] = "_i32"};
+    static const char *const names[DT_COUNT] = {[DT_F64] = "_f64",
+                                                [DT_F32] = "_f32",
+                                                [DT_BF16] = "_bf16",
+                                                [DT_I64] = "_i64",
+                                                [DT_I32] = "_i32"};
     bool own = dtype == (e->wide ? DT_F64 : DT_F32) || dtype == (e->wide ? DT_I64 : DT_I32);
     return own ? "" : names[dtype];
 }
 
 static const char *lane_type(const Gen *e, u8 type)
 {
-    static const char *const names[2][4] = {{"f32", "i32", "u32", "i32"}, {"f64", "i64", "u64", "i64"}};
+    static const char *const names[2][4] = {{"f32", "i32", "u32", "i32"},
+                                            {"f64", "i64", "u64", "i64"}};
     return names[e->wide][type];
 }
 
@@ -408,7 +428,8 @@ static const char *number_type(const Gen *e, u8 type)
 
 static Sym unique(Gen *e, const char *want)
 {
-    static const char *const taken[] = {"a", "c", "arg", "part", "i", "row", "seq", "from", "to", "end", "beta", "site"};
+    static const char *const taken[] = {"a",   "c",    "arg", "part", "i",    "row",
+                                        "seq", "from", "to",  "end",  "beta", "site"};
     Sym s = c_name(e->g, want);
     for (u32 n = 1;; n++) {
         bool clash = false;
@@ -548,18 +569,24 @@ static void put_rand(Gen *e, const BodyNode *n, bool vector)
     }
     for (u32 i = 0; i < e->b->ndim; i++) {
         if ((n->dims & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0) {
-            PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "", (long long)rand_stride(e, n->dims, i));
+            PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "",
+                (long long)rand_stride(e, n->dims, i));
             any = true;
         }
     }
-    PUT(e, "%s), (uint32_t)a->c->scalar.step, %u)", vector ? (any ? " + i" : "i") : any ? "" : "0", n->port);
+    PUT(e, "%s), (uint32_t)a->c->scalar.step, %u)",
+        vector ? (any ? " + i" : "i")
+        : any  ? ""
+               : "0",
+        n->port);
 }
 
 static void put_index(Gen *e, const BodyNode *n, bool vector)
 {
     bool batch = false;
     for (u32 i = 0; i < e->b->ndim; i++) {
-        batch = batch || ((n->over & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0);
+        batch =
+            batch || ((n->over & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0);
     }
     const char *base = batch ? "a->c->scalar.sample + " : "";
     if (vector) {
@@ -584,7 +611,10 @@ static void put_load(Gen *e, bool out, u32 k, bool vector, u8 type)
     const char *s = sym_str(e->g, p->name);
     if (!vector) {
         bool half = p->dtype == DT_BF16;
-        PUT(e, half ? "bf16_to_f32(*%s)" : p->dtype == (e->wide ? DT_F64 : DT_F32) ? "*%s" : "(%s)*%s",
+        PUT(e,
+            half                                      ? "bf16_to_f32(*%s)"
+            : p->dtype == (e->wide ? DT_F64 : DT_F32) ? "*%s"
+                                                      : "(%s)*%s",
             half || p->dtype == (e->wide ? DT_F64 : DT_F32) ? s : number_type(e, type), s);
         return;
     }
@@ -616,7 +646,7 @@ static void put_call(Gen *e, u32 id, bool vector)
         put_arg(e, n->arg[0], 5);
         return;
     }
-    const char *f = n->fn == BF_TO_F                       ? sym_str(e->g, sym_fmt(e->g, "of_%s", lane_type(e, BT_I)))
+    const char *f = n->fn == BF_TO_F ? sym_str(e->g, sym_fmt(e->g, "of_%s", lane_type(e, BT_I)))
                     : n->fn == BF_ROUND && n->to == DT_F32 ? "round_f32"
                                                            : body_fn_name(n->fn);
     if (n->fn == BF_TO_I) {
@@ -638,14 +668,14 @@ static void put_call(Gen *e, u32 id, bool vector)
 static void put_where(Gen *e, const BodyNode *n, bool vector)
 {
     bool mask = vec(e, n->arg[0]);
-    if (!mask) {
+    if (!vector) {
         PUT(e, "(");
         put_arg(e, n->arg[0], 1);
         PUT(e, " ? ");
     } else {
-        PUT(e, "%s_sel(", lane_type(e, n->type));
+        PUT(e, mask ? "%s_sel(" : "%s_sel(%s_set(-(", lane_type(e, n->type), lane_type(e, BT_I));
         put_arg(e, n->arg[0], 0);
-        PUT(e, ", ");
+        PUT(e, mask ? ", " : ")), ");
     }
     for (u32 k = 1; k < 3; k++) {
         if (vector) {
@@ -653,7 +683,7 @@ static void put_where(Gen *e, const BodyNode *n, bool vector)
         } else {
             put_arg(e, n->arg[k], 2);
         }
-        PUT(e, k == 1 ? (mask ? ", " : " : ") : ")");
+        PUT(e, k == 1 ? (vector ? ", " : " : ") : ")");
     }
 }
 
@@ -692,7 +722,8 @@ static void put_node(Gen *e, u32 id, u32 level)
 static bool inlined(const Gen *e, u32 id)
 {
     const BodyNode *n = &e->b->node.at[id];
-    return n->fn > BF_RAND && !body_reduces(n->fn) && !n->name && e->uses[id] == 1 && !e->stored[id];
+    return n->fn > BF_RAND && !body_reduces(n->fn) && !n->name && e->uses[id] == 1 &&
+           !e->stored[id];
 }
 
 static void put_arg(Gen *e, u32 id, u32 level)
@@ -710,12 +741,14 @@ static void put_arg(Gen *e, u32 id, u32 level)
     }
 }
 
-/* ---- row numbers ------------------------------------------------------------------------------- */
+/* ---- row numbers -------------------------------------------------------------------------------
+ */
 
 static void number_print(Gen *e, u32 id)
 {
     const BodyNode *n = &e->b->node.at[id];
-    if (vec(e, id) || e->done[id] || n->fn == BF_CONST || body_reduces(n->fn) || n->fn == BF_GROUP) {
+    if (vec(e, id) || e->done[id] || n->fn == BF_CONST || body_reduces(n->fn) ||
+        n->fn == BF_GROUP) {
         return;
     }
     for (u32 k = 0; k < n->narg; k++) {
@@ -745,7 +778,8 @@ static void mark(Gen *e, u32 id)
     }
 }
 
-/* ---- one sweep --------------------------------------------------------------------------------- */
+/* ---- one sweep ---------------------------------------------------------------------------------
+ */
 
 static bool sums_here(const Gen *e, u32 k)
 {
@@ -755,7 +789,8 @@ static bool sums_here(const Gen *e, u32 k)
 
 static bool stores_here(const Gen *e, u32 k)
 {
-    return !is_partial(e->b, k) && e->out[k].kind == OUT_PLAIN && e->out[k].vec && e->out[k].sweep == e->sweep;
+    return !is_partial(e->b, k) && e->out[k].kind == OUT_PLAIN && e->out[k].vec &&
+           e->out[k].sweep == e->sweep;
 }
 
 static bool folds_here(const Gen *e, u32 id)
@@ -824,13 +859,16 @@ static void put_store(Gen *e, u32 k, const char *target)
     }
     if (e->out[k].adds || e->out[k].kind == OUT_SOME) {
         /* The first of the summed rows replaces what is there, unless the result adds. */
-        PUT(e, "%s ? ", !e->out[k].adds ? "seq" : e->out[k].kind == OUT_SOME ? "(a->beta || seq)" : "a->beta");
+        PUT(e, "(%s ? ",
+            !e->out[k].adds              ? "seq"
+            : e->out[k].kind == OUT_SOME ? "(a->beta || seq)"
+                                         : "a->beta");
         put_load(e, true, k, true, type);
-        PUT(e, " + ");
-        put_arg(e, p->node, 2);
-        PUT(e, " : ");
+        PUT(e, " : %s_set(0)) + ", T(e));
+        put_arg(e, p->node, 3);
+    } else {
+        put_vector(e, p->node);
     }
-    put_vector(e, p->node);
     if (step != 1) {
         PUT(e, ", %lld, %lld", (long long)step, (long long)(e->tail ? e->tail : lanes(e)));
     } else if (e->tail) {
@@ -854,8 +892,9 @@ static void sum_print(Gen *e, u32 k)
         return;
     }
     const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
-    PUT(e, e->tail ? "%s%s_st_n(%s + i, %s_ld_n(%s + i, %lld) + " : "%s%s_st(%s + i, %s_ld(%s + i) + ", e->pad, T(e), q,
-        T(e), q, (long long)e->tail);
+    PUT(e,
+        e->tail ? "%s%s_st_n(%s + i, %s_ld_n(%s + i, %lld) + " : "%s%s_st(%s + i, %s_ld(%s + i) + ",
+        e->pad, T(e), q, T(e), q, (long long)e->tail);
     put_arg(e, p->node, 3);
     if (e->tail) {
         PUT(e, ", %lld", (long long)e->tail);
@@ -870,7 +909,8 @@ static void vector_print(Gen *e)
             continue;
         }
         u32 o = e->stored[i];
-        PUT(e, "%sconst %sv %s = ", e->pad, lane_type(e, e->b->node.at[i].type), sym_str(e->g, e->id[i]));
+        PUT(e, "%sconst %sv %s = ", e->pad, lane_type(e, e->b->node.at[i].type),
+            sym_str(e->g, e->id[i]));
         if (o && e->out[o - 1].sweep < e->sweep) {
             put_load(e, true, o - 1, true, e->b->node.at[i].type);
         } else {
@@ -895,7 +935,8 @@ static void vector_print(Gen *e)
     }
 }
 
-/* The vector loop of a sweep: whole vectors, then the rest. Its range is the row, or the part of a flat map. */
+/* The vector loop of a sweep: whole vectors, then the rest. Its range is the row, or the part of a
+ * flat map. */
 static void sweep_loop(Gen *e)
 {
     i64 rest = e->n % lanes(e);
@@ -906,7 +947,8 @@ static void sweep_loop(Gen *e)
     } else if (e->flat) {
         PUT(e, "%sfor (; i + %d <= %s; i += %d) {\n", pad, lanes(e), "end", lanes(e));
     } else {
-        PUT(e, "%sfor (int64_t i = 0; i < %lld; i += %d) {\n", pad, (long long)(e->n - rest), lanes(e));
+        PUT(e, "%sfor (int64_t i = 0; i < %lld; i += %d) {\n", pad, (long long)(e->n - rest),
+            lanes(e));
     }
     e->pad = in;
     e->tail = e->n < lanes(e) ? e->n : 0;
@@ -926,7 +968,8 @@ static void sweep_loop(Gen *e)
     e->pad = pad;
 }
 
-/* ---- segments of a flat arena -------------------------------------------------------------------- */
+/* ---- segments of a flat arena
+ * -------------------------------------------------------------------- */
 
 static bool has_group(const Gen *e)
 {
@@ -938,17 +981,19 @@ static bool has_group(const Gen *e)
     return false;
 }
 
-/* Where the value of group(wd) changes: 1 in tensors that decay, 0 in the others. Tensors start at multiples of 64
- * elements, so that a vector has one value. */
+/* Where the value of group(wd) changes: 1 in tensors that decay, 0 in the others. Tensors start at
+ * multiples of 64 elements, so that a vector has one value. */
 static void segments_print(Gen *e)
 {
     const Graph *g = e->g;
     const Flat *f = NULL;
     for (u32 i = 1; i < g->flat.n && !f; i++) {
-        f = g->flat.at[i].kind == VAR_WEIGHT && (i64)g->flat.at[i].elems == e->n ? &g->flat.at[i] : NULL;
+        f = g->flat.at[i].kind == VAR_WEIGHT && (i64)g->flat.at[i].elems == e->n ? &g->flat.at[i]
+                                                                                 : NULL;
     }
     if (!f || !e->flat) {
-        fail(e->g, e->nd->loc, E_LOOP, "%s: group() stands in a map over a flat arena only", sym_str(g, e->nd->path));
+        fail(e->g, e->nd->loc, E_LOOP, "%s: group() stands in a map over a flat arena only",
+             sym_str(g, e->nd->path));
     }
     Text end = {0}, value = {0};
     for (u32 i = 0; i < f->var.n; i++) {
@@ -963,10 +1008,12 @@ static void segments_print(Gen *e)
         text_fmt(g->arena, &value, "%s%d", value.n ? ", " : "", decays);
     }
     PUT(e, "static const int64_t %s_end[] = {%s};\n", e->name, text_str(g->arena, &end));
-    PUT(e, "static const %s %s_decay[] = {%s};\n\n", number_type(e, BT_F), e->name, text_str(g->arena, &value));
+    PUT(e, "static const %s %s_decay[] = {%s};\n\n", number_type(e, BT_F), e->name,
+        text_str(g->arena, &value));
 }
 
-/* ---- worker ---------------------------------------------------------------------------------------- */
+/* ---- worker
+ * ---------------------------------------------------------------------------------------- */
 
 static bool has_site(const Gen *e)
 {
@@ -988,7 +1035,8 @@ static void params_print(Gen *e, const char *sep, bool end)
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
         const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
-        PUT(e, "%s%s%s *%s", i || !end ? sep : "", out ? "" : "const ", ctype(p->dtype), sym_str(e->g, p->name));
+        PUT(e, "%s%s%s *%s", i || !end ? sep : "", out ? "" : "const ", ctype(p->dtype),
+            sym_str(e->g, p->name));
         PUT(e, "%s", end ? ";" : "");
     }
 }
@@ -1001,7 +1049,8 @@ static void args_print(Gen *e)
         const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
         PUT(e, "\n    %s%s *%s;", out ? "" : "const ", ctype(p->dtype), sym_str(e->g, p->name));
     }
-    PUT(e, "%s%s\n} %s_arg;\n\n", has_beta(e) ? "\n    int beta;" : "", has_site(e) ? "\n    uint32_t site;" : "", e->name);
+    PUT(e, "%s%s\n} %s_arg;\n\n", has_beta(e) ? "\n    int beta;" : "",
+        has_site(e) ? "\n    uint32_t site;" : "", e->name);
 }
 
 /* Row indices r0, r1 ... from one counter, innermost first. */
@@ -1055,7 +1104,8 @@ static void pointers_print(Gen *e, bool rows)
         bool out = i < e->b->out.n;
         u32 k = out ? i : i - e->b->out.n;
         const BodyPort *p = port(e, out, k);
-        if (out && (is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
+        if (out &&
+            (is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
             continue;
         }
         if (has_offset(e, out, k) == rows && p->node) {
@@ -1083,12 +1133,19 @@ static void numbers_store(Gen *e)
             PUT(e, "%s*%s = ", e->pad, s);
             if (o->adds || o->kind == OUT_SOME) {
                 PUT(e, "(%s ? *%s : 0) + ",
-                    !o->adds ? "seq" : o->kind == OUT_SOME ? "(a->beta || seq)" : "a->beta", s);
+                    !o->adds              ? "seq"
+                    : o->kind == OUT_SOME ? "(a->beta || seq)"
+                                          : "a->beta",
+                    s);
                 assert(p->dtype != DT_BF16 && "sums are f32 or f64");
             }
         }
         bool half = p->dtype == DT_BF16 && o->kind != OUT_TOTAL;
-        PUT(e, half ? "bf16_of_%s(" : o->kind == OUT_TOTAL ? "" : "(%s)(", half ? T(e) : ctype(p->dtype));
+        PUT(e,
+            half                   ? "bf16_of_%s("
+            : o->kind == OUT_TOTAL ? ""
+                                   : "(%s)(",
+            half ? T(e) : ctype(p->dtype));
         put_arg(e, p->node, o->kind == OUT_TOTAL ? 0 : 0);
         PUT(e, o->kind == OUT_TOTAL ? ";\n" : ");\n");
     }
@@ -1100,7 +1157,9 @@ static void fold_start(Gen *e)
         if (folds_here(e, i)) {
             u8 fn = e->b->node.at[i].fn;
             PUT(e, "%s%sv %s_v = %s_set(%s);\n", e->pad, T(e), sym_str(e->g, e->id[i]), T(e),
-                fn == BF_SUM ? "0" : fn == BF_ROWMAX ? "-__builtin_inff()" : "__builtin_inff()");
+                fn == BF_SUM      ? "0"
+                : fn == BF_ROWMAX ? "-__builtin_inff()"
+                                  : "__builtin_inff()");
         }
     }
 }
@@ -1110,8 +1169,12 @@ static void fold_end(Gen *e)
     for (u32 i = 1; i < e->b->node.n; i++) {
         if (folds_here(e, i)) {
             u8 fn = e->b->node.at[i].fn;
-            PUT(e, "%sconst %s %s = %s_%s(%s_v);\n", e->pad, number_type(e, BT_F), sym_str(e->g, e->id[i]), T(e),
-                fn == BF_SUM ? "sum" : fn == BF_ROWMAX ? "hmax" : "hmin", sym_str(e->g, e->id[i]));
+            PUT(e, "%sconst %s %s = %s_%s(%s_v);\n", e->pad, number_type(e, BT_F),
+                sym_str(e->g, e->id[i]), T(e),
+                fn == BF_SUM      ? "sum"
+                : fn == BF_ROWMAX ? "hmax"
+                                  : "hmin",
+                sym_str(e->g, e->id[i]));
         }
     }
 }
@@ -1137,8 +1200,10 @@ static void pad_print(Gen *e)
         i64 size = e->g->dim.at[dim].size, mem = dim_mem(e->g, dim);
         bool alone = e->inner == 1u << p->axis[p->rank - 1];
         if (mem > size && alone && !e->out[k].adds) {
-            PUT(e, "%sfor (int64_t i = %lld; i < %lld; i++)\n%s    %s[i] = 0; /* padding stays zero */\n", e->pad,
-                (long long)size, (long long)mem, e->pad, sym_str(e->g, p->name));
+            PUT(e,
+                "%sfor (int64_t i = %lld; i < %lld; i++)\n%s    %s[i] = 0; /* padding stays zero "
+                "*/\n",
+                e->pad, (long long)size, (long long)mem, e->pad, sym_str(e->g, p->name));
         }
     }
 }
@@ -1170,7 +1235,8 @@ static void partials_start(Gen *e)
             continue;
         }
         if (e->out[k].kind == OUT_TOTAL) {
-            PUT(e, e->out[k].vec ? "%sf64v %s_v = f64_set(0);\n" : "%sdouble %s_s = 0;\n", e->pad, s);
+            PUT(e, e->out[k].vec ? "%sf64v %s_v = f64_set(0);\n" : "%sdouble %s_s = 0;\n", e->pad,
+                s);
         } else if (e->out[k].kind == OUT_COLUMNS) {
             const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
             PUT(e, "%s%s *%s = a->%s + part * %lld;\n", e->pad, number_type(e, BT_F), q, q,
@@ -1187,7 +1253,8 @@ static void partials_end(Gen *e)
         if (!is_partial(e->b, k) && e->out[k].kind == OUT_TOTAL) {
             const char *s = sym_str(e->g, e->b->out.at[k].name);
             const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
-            PUT(e, e->out[k].vec ? "%sa->%s[part] = f64_sum(%s_v);\n" : "%sa->%s[part] = %s_s;\n", e->pad, q, s);
+            PUT(e, e->out[k].vec ? "%sa->%s[part] = f64_sum(%s_v);\n" : "%sa->%s[part] = %s_s;\n",
+                e->pad, q, s);
         }
     }
 }
@@ -1197,23 +1264,32 @@ static void flat_print(Gen *e)
     i64 l = lanes(e) > 16 ? lanes(e) : 16, blocks = (e->n + l - 1) / l;
     bool group = has_group(e);
     if (e->parts == 1) {
-        PUT(e, "    (void)part;\n    const int64_t to = %lld;\n    int64_t i = 0;\n", (long long)e->n);
+        PUT(e, "    (void)part;\n    const int64_t to = %lld;\n    int64_t i = 0;\n",
+            (long long)e->n);
     } else {
-        PUT(e, "    const int64_t to = part == %lld ? %lld : (part + 1) * INT64_C(%lld) / %lld * %lld;\n",
-            (long long)(e->parts - 1), (long long)e->n, (long long)blocks, (long long)e->parts, (long long)l);
-        PUT(e, "    int64_t i = part * INT64_C(%lld) / %lld * %lld;\n", (long long)blocks, (long long)e->parts,
+        PUT(e,
+            "    const int64_t to = part == %lld ? %lld : (part + 1) * INT64_C(%lld) / %lld * "
+            "%lld;\n",
+            (long long)(e->parts - 1), (long long)e->n, (long long)blocks, (long long)e->parts,
             (long long)l);
+        PUT(e, "    int64_t i = part * INT64_C(%lld) / %lld * %lld;\n", (long long)blocks,
+            (long long)e->parts, (long long)l);
     }
     e->sweep = 0;
     sweep_marks(e);
     pointers_print(e, false);
     numbers_before(e);
     if (group) {
-        PUT(e, "    int seg = 0;\n    while (i < to) {\n        while (%s_end[seg] <= i)\n            seg++;\n", e->name);
-        PUT(e, "        const int64_t end = %s_end[seg] < to ? %s_end[seg] : to;\n", e->name, e->name);
+        PUT(e,
+            "    int seg = 0;\n    while (i < to) {\n        while (%s_end[seg] <= i)\n            "
+            "seg++;\n",
+            e->name);
+        PUT(e, "        const int64_t end = %s_end[seg] < to ? %s_end[seg] : to;\n", e->name,
+            e->name);
         for (u32 i = 1; i < e->b->node.n; i++) {
             if (e->b->node.at[i].fn == BF_GROUP) {
-                PUT(e, "        const %sv %s = %s_set(%s_decay[seg]);\n", T(e), sym_str(e->g, e->id[i]), T(e), e->name);
+                PUT(e, "        const %sv %s = %s_set(%s_decay[seg]);\n", T(e),
+                    sym_str(e->g, e->id[i]), T(e), e->name);
             }
         }
         e->pad = "        ";
@@ -1231,9 +1307,12 @@ static void rows_print(Gen *e)
     bool seq = e->seqs > 1;
     pointers_print(e, false);
     if (e->parts == 1) {
-        PUT(e, "    (void)part;\n    for (int64_t row = 0; row < %lld; row++) {\n", (long long)e->rows);
+        PUT(e, "    (void)part;\n    for (int64_t row = 0; row < %lld; row++) {\n",
+            (long long)e->rows);
     } else {
-        PUT(e, "    const int64_t from = part * INT64_C(%lld) / %lld, to = (part + 1) * INT64_C(%lld) / %lld;\n",
+        PUT(e,
+            "    const int64_t from = part * INT64_C(%lld) / %lld, to = (part + 1) * INT64_C(%lld) "
+            "/ %lld;\n",
             (long long)e->rows, (long long)e->parts, (long long)e->rows, (long long)e->parts);
         PUT(e, "    for (int64_t row = from; row < to; row++) {\n");
     }
@@ -1277,7 +1356,8 @@ static bool flat_loop(const Gen *e)
 
 static void worker_print(Gen *e)
 {
-    PUT(e, "static void %s_part(void *arg, int part)\n{\n    const %s_arg *a = arg;\n", e->name, e->name);
+    PUT(e, "static void %s_part(void *arg, int part)\n{\n    const %s_arg *a = arg;\n", e->name,
+        e->name);
     e->pad = "    ";
     partials_start(e);
     if (flat_loop(e)) {
@@ -1298,7 +1378,8 @@ static void worker_print(Gen *e)
     PUT(e, "}\n\n");
 }
 
-/* ---- launcher ------------------------------------------------------------------------------------------ */
+/* ---- launcher
+ * ------------------------------------------------------------------------------------------ */
 
 /* Adds the parts' lines in order into a column sum or a total. */
 static void lines_print(Gen *e, u32 k)
@@ -1307,22 +1388,26 @@ static void lines_print(Gen *e, u32 k)
     const char *s = sym_str(e->g, p->name), *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
     bool half = p->dtype == DT_BF16;
     if (e->out[k].kind == OUT_TOTAL) {
-        PUT(e, "    double %s_s = 0;\n    for (int p = 0; p < %lld; p++)\n        %s_s += %s[p];\n", s,
-            (long long)e->parts, s, q);
-        PUT(e, half ? "    *%s = bf16_of_f64(%s_s);\n" : e->out[k].adds ? "    *%s = (%s)((beta ? *%s : 0) + %s_s);\n"
-                                                                        : "    *%s = (%s)%s_s;\n",
+        PUT(e, "    double %s_s = 0;\n    for (int p = 0; p < %lld; p++)\n        %s_s += %s[p];\n",
+            s, (long long)e->parts, s, q);
+        PUT(e,
+            half             ? "    *%s = bf16_of_f64(%s_s);\n"
+            : e->out[k].adds ? "    *%s = (%s)((beta ? *%s : 0) + %s_s);\n"
+                             : "    *%s = (%s)%s_s;\n",
             s, half ? s : ctype(p->dtype), s, s);
         return;
     }
     i64 n = e->out[k].vec ? e->n : 1, step = e->out[k].vec ? inner_stride(e, true, k) : 1;
-    PUT(e, "    for (int64_t i = 0; i < %lld; i++) {\n        %s v = %s[i];\n", (long long)n, number_type(e, BT_F), q);
-    PUT(e, "        for (int p = 1; p < %lld; p++)\n            v += %s[p * INT64_C(%lld) + i];\n", (long long)e->parts, q,
-        (long long)n);
+    PUT(e, "    for (int64_t i = 0; i < %lld; i++) {\n        %s v = %s[i];\n", (long long)n,
+        number_type(e, BT_F), q);
+    PUT(e, "        for (int p = 1; p < %lld; p++)\n            v += %s[p * INT64_C(%lld) + i];\n",
+        (long long)e->parts, q, (long long)n);
     const char *at = step == 1 ? "i" : sym_str(e->g, sym_fmt(e->g, "i * %lld", (long long)step));
     if (half) {
         PUT(e, "        %s[%s] = bf16_of_%s(v);\n    }\n", s, at, T(e));
     } else if (e->out[k].adds) {
-        PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at, ctype(p->dtype), s, at);
+        PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at, ctype(p->dtype),
+            s, at);
     } else {
         PUT(e, "        %s[%s] = (%s)v;\n    }\n", s, at, ctype(p->dtype));
     }
@@ -1332,7 +1417,8 @@ static void launcher_print(Gen *e)
 {
     PUT(e, "static void %s(mg_ctx *c", e->name);
     params_print(e, ", ", false);
-    PUT(e, "%s%s)\n{\n    %s_arg a = {c", has_beta(e) ? ", int beta" : "", has_site(e) ? ", uint32_t site" : "", e->name);
+    PUT(e, "%s%s)\n{\n    %s_arg a = {c", has_beta(e) ? ", int beta" : "",
+        has_site(e) ? ", uint32_t site" : "", e->name);
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
         PUT(e, ", %s", sym_str(e->g, port(e, out, out ? i : i - e->b->out.n)->name));
@@ -1340,7 +1426,8 @@ static void launcher_print(Gen *e)
     PUT(e, "%s%s};\n", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "");
     PUT(e, "    mg_par(c, %lld, %s_part, &a);\n", (long long)e->parts, e->name);
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (!is_partial(e->b, k) && (e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
+        if (!is_partial(e->b, k) &&
+            (e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
             lines_print(e, k);
         }
     }
@@ -1366,17 +1453,25 @@ static void comment_print(Gen *e)
     PUT(e, " */\n");
 }
 
+/* Lanes are double if a tensor is; of single numbers, which may be sums kept in double, only if
+ * there is no tensor. */
 static void check_types(Gen *e)
 {
+    int wide = 0;
+    bool tensors = false;
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
         const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
         if (!ctype(p->dtype)) {
-            fail(e->g, e->nd->loc, E_LOOP, "%s: %s has the type %s, which CPU rows do not store yet",
+            fail(e->g, e->nd->loc, E_LOOP,
+                 "%s: %s has the type %s, which CPU rows do not store yet",
                  sym_str(e->g, e->nd->path), sym_str(e->g, p->name), dtype_name(p->dtype));
         }
-        e->wide = e->wide || (p->dtype == DT_F64 && p->rank && !(out && is_partial(e->b, i)));
+        bool partial = out && is_partial(e->b, i);
+        wide |= p->dtype == DT_F64 && !partial ? (p->rank ? 2 : 1) : 0;
+        tensors = tensors || p->rank;
     }
+    e->wide = wide & 2 || (wide && !tensors);
 }
 
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
