@@ -562,6 +562,13 @@ static int core_func(lua_State *L) /* (name, role) -> id; nodes go there from no
     return 1;
 }
 
+static int core_func_name(lua_State *L) /* (id, name) */
+{
+    Graph *g = door(L)->g;
+    g->func.at[arg_id(L, 1, g->func.n, "Func")].name = arg_sym(L, 2);
+    return 0;
+}
+
 static int core_set_func(lua_State *L) /* (id) -> the one before */
 {
     Door *d = door(L);
@@ -792,6 +799,7 @@ static const luaL_Reg core_funcs[] = {
     {"dim", core_dim},         {"dim_info", core_dim_info},     {"dim_pad", core_dim_pad},
     {"value", core_value},     {"value_mark", core_value_mark}, {"at", core_at},
     {"node", core_node},       {"func", core_func},             {"set_func", core_set_func},
+    {"func_name", core_func_name},
     {"input", core_input},     {"output", core_output},         {"read", core_read},
     {"accum", core_accum},     {"loop", core_loop},             {"var", core_var},
     {"reg", core_reg},         {"chain", core_chain},           {"call", core_call},

@@ -37,6 +37,18 @@ local function pop(name)
   set_place()
 end
 
+-- A node of user code stands where its call does.
+function module.user_line()
+  if not T or T.user == 0 then return end
+  local h = diag.here()
+  if h.line then
+    T.locs[#T.locs] = { file = h.file, line = h.line }
+    set_place()
+  end
+end
+
+ops.user_line = module.user_line
+
 -- Nodes that belong to no layer of their own get a part of the path.
 function module.within(name, loc, fn, ...)
   push(name, loc)
@@ -96,6 +108,7 @@ module.export = export
 local function import_segment(v)
   local seg = segment()
   if v.func == seg.func then return v end
+  if v.var then return module.read_var(table.unpack(v.var)) end -- a weight is read where it is used
   if seg.map[v.id] then return seg.map[v.id] end
   if not v.io then export(v) end
   seg.ins[#seg.ins + 1] = reg_of(v)
@@ -227,11 +240,15 @@ local function read_var(full, dtype, dims, kind)
     if loop then core.set_func(seg.func) end
     local id = core.read(formal, dtype, dims, kind)
     core.value_mark(id, kind == "weight" and 0 or ops.NOGRAD, "")
-    seg.reads[formal] = ops.wrap(id)
+    local v = ops.wrap(id)
+    rawset(v, "var", { full, dtype, dims, kind })
+    seg.reads[formal] = v
     if loop then core.set_func(loop.body) end
   end
   return seg.reads[formal]
 end
+
+module.read_var = read_var
 
 -- mg.weight(name, dims, init, opts): a parameter. init: "zero", "one", a number (standard deviation) or a table
 -- { kind = "normal" | "uniform" | "const", a =, b = }. The same name twice is one weight; "/name" is a name of its own,
@@ -290,10 +307,12 @@ local function apply(l, x, ...)
       for _, d in ipairs(v.dims) do T.scope[ops.dim_name(d):match "^[^.]+"] = d end
     end
   end
+  local user = T.user
+  T.user = l.user and 1 or 0
   push(l.name, l.loc)
   local out = l.run(l.cfg, x, T.ctx, l, ...)
   pop(l.name)
-  T.scope = scope
+  T.scope, T.user = scope, user
   return out
 end
 module.apply = apply
@@ -312,7 +331,10 @@ function module.run_stack(stack, x)
     local scope = T.scope
     T.scope = {}
     for _, d in ipairs(x.dims) do T.scope[ops.dim_name(d):match "^[^.]+"] = d end
+    local user = T.user
+    T.user = l.user and 1 or 0
     local y = l.run(l.cfg, x, T.ctx, l)
+    T.user = user
     if not ops.is_value(y) then diag.fail(l.loc, 210, l.kind .. " must return a value") end
     T.scope = scope
     pop(tostring(i - 1))
@@ -340,6 +362,7 @@ local function finish(result, spec)
     if v.func ~= last.func then diag.fail(spec.loc, 210, k .. " must be computed after the last layer of a stack") end
     export(v, k)
   end
+  if last.name:find "^part%d" then core.func_name(last.func, "loss") end
   for _, k in ipairs(lib.sorted_keys(result.metrics or {})) do export(result.metrics[k], k) end
 end
 
@@ -348,6 +371,7 @@ function module.trace(spec, ctx)
   T = {
     segments = {}, by_func = {}, regs = {}, nreg = 0, vars = {}, nvar = 0, path = {}, locs = { spec.loc }, scope = {},
     ctx = ctx, freeze = schema.get "train.freeze", freeze_used = {},
+    user = spec.user and 1 or 0,
   }
   local b, s = core.dim("b", schema.get "batch.micro"), core.dim("s", schema.get "batch.seq")
   ctx.b, ctx.s = b, s

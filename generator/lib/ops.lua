@@ -64,6 +64,7 @@ ops.same_dims = same_dims
 
 -- Values from outside of the current Func become its inputs; set by module.lua.
 ops.import = function(v) return v end
+ops.user_line = function() end
 
 local function node(name, ins, attrs, types)
   local ids = {}
@@ -129,6 +130,7 @@ local function op_function(b)
     if not p.optional then need = i end
   end
   return function(...)
+    ops.user_line()
     local arg, n = { ... }, select("#", ...)
     local attrs
     if type(arg[n]) == "table" and not ops.is_value(arg[n]) then attrs, arg[n], n = arg[n], nil, n - 1 end
@@ -143,6 +145,12 @@ local function op_function(b)
       list[i] = arg[i] or false
     end
     while #list > 0 and list[#list] == false do list[#list] = nil end
+    for i = 2, #list do -- x[..], y[..]: dims that nobody named become those of the first operand
+      if list[i] and #ins[i].dims == 1 and ins[i].dims[1] == ".." and #ins[1].dims == 1 and ins[1].dims[1] == ".." then
+        list[i] = ops.adopt(list[1], list[i])
+        list[1] = ops.adopt(list[i], list[1])
+      end
+    end
     return node(b.name, list, check_attrs(b, attrs))
   end
 end
@@ -249,9 +257,21 @@ function view.concat(list, d, to)
   return node("concat", list, { { "dim", { dim = list[1].dims[at] } }, { "to", { dim = to } } })
 end
 
--- ---- operators --------------------------------------------------------------------------------------------------
+-- ---- dims without a name of their own -----------------------------------------------------------------------------
 
 ops.auto = {} -- dims whose name nobody chose
+
+-- y with dims that nobody named renamed to those of x at the same place from the end.
+local function adopt(x, y)
+  for k = 0, math.min(#x.dims, #y.dims) - 1 do
+    local a, b = x.dims[#x.dims - k], y.dims[#y.dims - k]
+    if a ~= b and dim_size(a) == dim_size(b) and ops.auto[b] then y = view.rename(y, #y.dims - k, a) end
+  end
+  return y
+end
+ops.adopt = adopt
+
+-- ---- operators --------------------------------------------------------------------------------------------------
 
 local function is_suffix(long, short)
   local off = #long - #short
@@ -267,16 +287,6 @@ local function is_prefix(long, short)
   end
   return true
 end
-
--- y with dims that nobody named renamed to those of x at the same place from the end.
-local function adopt(x, y)
-  for k = 0, math.min(#x.dims, #y.dims) - 1 do
-    local a, b = x.dims[#x.dims - k], y.dims[#y.dims - k]
-    if a ~= b and dim_size(a) == dim_size(b) and ops.auto[b] then y = view.rename(y, #y.dims - k, a) end
-  end
-  return y
-end
-ops.adopt = adopt
 
 local symbol <const> = { add = "+", sub = "-", mul = "*", div = "/" }
 
@@ -310,6 +320,7 @@ end
 -- Pointwise, with one operand repeated along the dims it lacks: the leading ones (a bias) or the inner ones (a
 -- row scalar).
 local function pointwise(name, x, y)
+  ops.user_line()
   if type(x) == "number" then return with_number(name, y, x, true) end
   if type(y) == "number" then return with_number(name, x, y, false) end
   if not ops.is_value(x) or not ops.is_value(y) then
@@ -321,8 +332,10 @@ local function pointwise(name, x, y)
     if name == "sub" then return pointwise("add", ops.fn.neg(y), x) end
     return pointwise("mul", ops.fn.recip(y), x)
   end
-  y = adopt(x, y)
-  if #x.dims == #y.dims then x = adopt(y, x) end
+  if not is_prefix(x.dims, y.dims) then
+    y = adopt(x, y)
+    x = adopt(y, x)
+  end
   if same_dims(x.dims, y.dims) then return ops.fn[name](x, y) end
   if name == "sub" then return pointwise("add", x, ops.fn.neg(y)) end
   if name == "div" then return pointwise("mul", x, ops.fn.recip(y)) end

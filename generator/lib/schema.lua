@@ -338,7 +338,9 @@ function schema.resolve(values)
   for _, row in ipairs(schema.rows) do
     if not values[row.name] then
       local derived = type(row.default) == "string" and row.default:match "^derived: "
-      values[row.name] = { value = not derived and row.default or nil, origin = derived and "derived" or "default" }
+      local v = row.default
+      if derived then v = nil end
+      values[row.name] = { value = v, origin = derived and "derived" or "default" }
     end
   end
   schema.values = values

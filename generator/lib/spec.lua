@@ -112,5 +112,5 @@ function lib.trace()
     local f = lib.decoder_forward(spec.model)
     forward = function(batch) return f(batch, c) end
   end
-  module.trace({ forward = forward, loc = spec.loc }, c)
+  module.trace({ forward = forward, loc = spec.loc, user = spec.user_forward ~= nil }, c)
 end

@@ -442,7 +442,7 @@ function mg.layer(kind, fn)
     local at = diag.here(kind)
     local cfg = {}
     for k, v in lib.pairs(t or {}) do cfg[k] = v end
-    return module.layer(kind, cfg.name, cfg, at, function(c, x) return fn(x, c) end, { func_name = kind })
+    return module.layer(kind, cfg.name, cfg, at, function(c, x) return fn(x, c) end, { func_name = kind, user = true })
   end
 end
 
