@@ -5,16 +5,15 @@
  *   params   the flat weights, then frozen ones
  *   grads    the flat accumulators
  *   state    moments, masters, tables, metrics
- *   saved    a block for each call of the forward chain: its saves, and the regs that it takes and that
- *            its backward call reads again
- *   scratch  first the regs that cross calls and are not saved, by their life in the order
- *            forward, backward; behind them what a Func needs while it runs, the same bytes for all
- *   io       batch inputs and what the host reads
+ *   saved    a block for each call of the forward chain: its saves, and the regs that it takes and
+ * that its backward call reads again scratch  first the regs that cross calls and are not saved, by
+ * their life in the order forward, backward; behind them what a Func needs while it runs, the same
+ * bytes for all io       batch inputs and what the host reads
  *
- * Inside a Func a buffer lives from its first to its last access by node position; buffers are placed
- * by falling size at the lowest offset where no buffer of an overlapping life lies. A result that its
- * op may write over an operand that dies there shares the operand's buffer. The scratch of a loop's
- * body is one buffer of the Func around it.
+ * Inside a Func a buffer lives from its first to its last access by node position; buffers are
+ * placed by falling size at the lowest offset where no buffer of an overlapping life lies. A result
+ * that its op may write over an operand that dies there shares the operand's buffer. The scratch of
+ * a loop's body is one buffer of the Func around it.
  *
  * needs: windows, kernel instances; gives: all offsets, g->buf, g->region, g->arena_bytes
  */
@@ -122,7 +121,8 @@ static void vars_place(Plan *p)
 
 /* ---- saves and regs ------------------------------------------------------------------------ */
 
-/* Saves of a Func: one place in the block for each value, whoever reads it. Returns the block's bytes. */
+/* Saves of a Func: one place in the block for each value, whoever reads it. Returns the block's
+ * bytes. */
 static u64 saves_place(Graph *g, u32 func)
 {
     u64 bytes = 0;
@@ -164,8 +164,8 @@ static void regs_saved(Graph *g, u32 bwd)
     }
 }
 
-/* A block for each forward call: saves, then the saved regs that it takes; what nobody takes lies with
- * the call that makes it. */
+/* A block for each forward call: saves, then the saved regs that it takes; what nobody takes lies
+ * with the call that makes it. */
 static void blocks_place(Plan *p, u32 fwd, u32 bwd, bool *placed)
 {
     Graph *g = p->g;
