@@ -1,9 +1,9 @@
 /* bench/kernels.c: rates of the CPU kernels as shares of what this machine can do.
  *
  * usage: MG_THREADS=N kernels [PART OF A NAME]
- * Measures the peak of fma on registers and the rate of a copy first, by the same workers, then every
- * shape: GFLOP/s and its share of the peak. Best of several repeats in one process. Arrays lie in one
- * mapping on huge pages, as in a trainer.
+ * Measures the peak of fma on registers and the rate of a copy first, by the same workers, then
+ * every shape: GFLOP/s and its share of the peak. Best of several repeats in one process. Arrays
+ * lie in one mapping on huge pages, as in a trainer.
  */
 #include "mg.h"
 #include "pool.h"
@@ -136,7 +136,8 @@ static double gemm_rate(mg_ctx *c, const gemm_case *g, char *mem)
 int main(int argc, char **argv)
 {
     size_t bytes = (size_t)1 << 30, huge = 2 << 20;
-    char *map = mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *map =
+        mmap(NULL, bytes + huge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED) {
         perror("mmap");
         return 1;
