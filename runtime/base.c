@@ -115,9 +115,9 @@ void mg_text_free(mg_text *t)
     *t = (mg_text){0};
 }
 
-/* Length of the UTF-8 sequence at s, 0 if it is none. */
-static int utf8_length(const unsigned char *s)
+int mg_utf8_length(const char *text)
 {
+    const unsigned char *s = (const unsigned char *)text;
     static const struct {
         unsigned char mask, lead;
         int n;
@@ -143,7 +143,7 @@ void mg_json_str(mg_text *t, const char *s)
 {
     mg_text_add(t, "\"", 1);
     while (*s != 0) {
-        int n = utf8_length((const unsigned char *)s);
+        int n = mg_utf8_length(s);
         if (n == 0)
             mg_text_add(t, "\xef\xbf\xbd", 3);
         else if (*s == '"' || *s == '\\')

@@ -76,6 +76,9 @@ void mg_text_add(mg_text *t, const void *p, size_t n);
 void mg_text_printf(mg_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mg_text_free(mg_text *t);
 
+/* Bytes of the UTF-8 sequence at s, 0 if it is none. Reads no further than a 0 byte. */
+int mg_utf8_length(const char *s);
+
 /* Adds a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD. */
 void mg_json_str(mg_text *t, const char *s);
 

@@ -204,8 +204,10 @@ const char *mg_span(double s, char buf[32])
         snprintf(buf, 32, "%.0fh%02dm", floor(s / 3600), (int)(fmod(s, 3600) / 60));
     else if (s >= 60)
         snprintf(buf, 32, "%dm%02ds", (int)(s / 60), (int)fmod(s, 60));
+    else if (s >= 1)
+        snprintf(buf, 32, s >= 10 ? "%.0fs" : "%.1fs", s);
     else
-        snprintf(buf, 32, s >= 10 ? "%.0fs" : "%.2fs", s);
+        snprintf(buf, 32, s >= 0.01 ? "%.0fms" : "%.1fms", s * 1e3);
     return buf;
 }
 

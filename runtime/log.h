@@ -54,7 +54,7 @@ int mg_log_sync(mg_log *l);
 /* The newest runs/NAME-N, or NULL. The caller frees it. */
 char *mg_log_newest(const char *name);
 
-/* "1h05m", "12m30s", "42s", "0.52s" for people. */
+/* "1h05m", "12m30s", "42s", "1.5s", "520ms" for people. */
 const char *mg_span(double seconds, char buf[32]);
 
 #endif

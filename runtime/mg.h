@@ -155,8 +155,9 @@ void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg);
 #define MG_SCRATCH_BYTES ((uint64_t)16 << 20)
 void *mg_scratch(mg_ctx *c);
 
-/* Linkage of a kernel instance. Generated code sets it to nothing before it includes this: its instances stand in
- * one file and are called from another. A file compiled alone keeps them to itself. */
+/* Linkage of a kernel instance. Generated code sets it to nothing before it includes this: its
+ * instances stand in one file and are called from another. A file compiled alone keeps them to
+ * itself. */
 #ifndef MG_KERNEL
 #define MG_KERNEL static __attribute__((unused))
 #endif

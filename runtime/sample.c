@@ -47,13 +47,24 @@ static int pick(const float *logits, Choice *c, int n, double temperature, int t
 
 static void token_print(mg_text *t, int id, int vocab)
 {
-    bool plain = (id >= ' ' && id < BYTES && id != 0x7f) || id == '\n' || id == '\t';
     if (vocab > BYTES + 1)
         mg_text_printf(t, "%d ", id);
     else if (id == END)
         mg_text_printf(t, "\n");
     else
-        mg_text_printf(t, "%c", plain ? id : '?');
+        mg_text_printf(t, "%c", id);
+}
+
+/* A terminal gets text only: control bytes and what is not UTF-8 become '?'. */
+static void text_tame(mg_text *t)
+{
+    for (size_t i = 0; i < t->n;) {
+        int n = mg_utf8_length(t->p + i);
+        unsigned char c = (unsigned char)t->p[i];
+        if (n == 0 || (c < ' ' && c != '\n' && c != '\t') || c == 0x7f)
+            t->p[i] = '?';
+        i += n > 0 ? (size_t)n : 1;
+    }
 }
 
 /* The window's first tokens: the prompt, or the end of a document, after which one begins. */
@@ -102,6 +113,7 @@ int mg_run_sample(mg_run *r, const char *prompt)
         }
         w[n++] = id;
     }
+    text_tame(&text);
     mg_log_line(&r->log, "%s", text.p);
     mg_text_free(&text);
     free(c);

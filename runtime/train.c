@@ -131,8 +131,12 @@ static int fail_nonfinite(const mg_run *r, const char *what, double v)
     if (r->saved >= 0)
         snprintf(kept, sizeof kept, "the newest checkpoint is step %" PRId64, r->saved);
     return mg_fail(MG_NONFINITE,
-                   "step %" PRId64 ": the %s is %g (rows %" PRIu64 " to %" PRIu64 "); %s",
-                   r->step + 1, what, v, r->samples, r->samples + (uint64_t)r->global - 1, kept);
+                   "step %" PRId64 ": the %s is %s (rows %" PRIu64 " to %" PRIu64 "); %s",
+                   r->step + 1, what,
+                   isnan(v) ? "not a number"
+                   : v > 0  ? "inf"
+                            : "-inf",
+                   r->samples, r->samples + (uint64_t)r->global - 1, kept);
 }
 
 /* One update. Fills p but for the times. */
