@@ -651,6 +651,7 @@ static void add_file(Graph *g, const char *path, Paths *out)
         add_file(g, arena_fmt(g->arena, "%.*s/%.*s", (int)(slash - path), path, len, at), out);
         add_file(g, arena_fmt(g->arena, "kernels/%.*s", len, at), out);
         add_file(g, arena_fmt(g->arena, "runtime/%.*s", len, at), out);
+        add_file(g, arena_fmt(g->arena, "build/%.*s", len, at), out); /* the system's xxhash.h */
     }
 }
 
@@ -726,7 +727,9 @@ static void copy_sources(Graph *g)
     for (u32 i = 0; i < files.n; i++) {
         u64 size = 0;
         const char *text = asset_read(g->arena, files.at[i], &size);
-        write_file(g, files.at[i], text, size);
+        const char *name = strncmp(files.at[i], "build/", 6) ? files.at[i] : files.at[i] + 6;
+        write_file(g, name == files.at[i] ? name : arena_fmt(g->arena, "runtime/%s", name), text,
+                   size);
     }
     snap_sources(g, &files);
 }
