@@ -1415,7 +1415,7 @@ static void lines_print(Gen *e, u32 k)
 
 static void launcher_print(Gen *e)
 {
-    PUT(e, "static void %s(mg_ctx *c", e->name);
+    PUT(e, "MG_KERNEL void %s(mg_ctx *c", e->name);
     params_print(e, ", ", false);
     PUT(e, "%s%s)\n{\n    %s_arg a = {c", has_beta(e) ? ", int beta" : "",
         has_site(e) ? ", uint32_t site" : "", e->name);
