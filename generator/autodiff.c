@@ -1284,5 +1284,6 @@ void pass_autodiff(Graph *g)
             calls_bind(g, chain);
         }
     }
+    g->chain.at[p.chain].out.n = 0; /* the loss is a metric now */
     chains_ports(g);
 }

@@ -547,7 +547,7 @@ u32 var_resolve(Graph *g, Sym prefix, Sym name);         /* what a formal's name
 u32 chain_find(const Graph *g, const char *name);        /* 0 if unknown                  */
 u32 chain_add(Graph *g, const char *name, Role role);
 void calls_bind(Graph *g, u32 chain);                    /* fill Call.bind by name        */
-void chains_ports(Graph *g);                             /* inputs of all chains, results of fwd */
+void chains_ports(Graph *g);                             /* inputs of all chains          */
 bool func_reaches(const Graph *g, u32 from, u32 to);     /* to is from, or a loop's body in it */
 u32 func_clone(Graph *g, u32 func, Role role, const char *name, u32 *map); /* with its loops' bodies */
 void loops_sweep(Graph *g, u32 func);                    /* func_sweep, loops' bodies included */

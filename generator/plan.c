@@ -34,7 +34,8 @@ static u64 round_up(u64 n, u64 to)
 typedef struct {
     u64 bytes, off;
     u32 first, last; /* life, both ends included                                          */
-    u32 id;          /* of whoever wants it                                               */
+    u32 id;          /* Reg, or Buf; 0 = the scratch of a loop's body                     */
+    u32 body;
 } Span;
 typedef VEC(Span) Spans;
 
@@ -223,7 +224,7 @@ static void regs_live(Graph *g, const u32 *chain, u32 nchain, Spans *out, const 
                 }
                 if (!span[reg]) {
                     vec_push(g->arena, out,
-                             (Span){type_bytes(g, &g->reg.at[reg].type), 0, pos, pos, reg});
+                             (Span){type_bytes(g, &g->reg.at[reg].type), 0, pos, pos, reg, 0});
                     span[reg] = out->n;
                 }
                 out->at[span[reg] - 1].last = pos;
@@ -407,19 +408,19 @@ static void give_buf(Local *l, u32 v, u32 shared)
     }
     u32 buf = buf_add(g, REGION_SCRATCH, l->func, 0, bytes, l->first[v] - 1, l->last[v] - 1);
     g->value.at[v].buf = buf;
-    vec_push(g->arena, &l->span, (Span){bytes, 0, l->first[v], l->last[v], buf});
+    vec_push(g->arena, &l->span, (Span){bytes, 0, l->first[v], l->last[v], buf, 0});
 }
 
 static u64 func_place(Plan *p, u32 func);
 
-/* The body's scratch as one buffer at the loop's position: bytes of its Bufs count from there. */
-static void loop_buf(Plan *p, Local *l, u32 n, u32 pos)
+/* The body's scratch as one span at the loop's position: offsets of its Bufs count from there. */
+static void loop_span(Plan *p, Local *l, u32 n, u32 pos)
 {
     Graph *g = l->g;
-    u64 bytes = func_place(p, g->node.at[n].body);
+    u32 body = g->node.at[n].body;
+    u64 bytes = func_place(p, body);
     if (bytes) {
-        u32 buf = buf_add(g, REGION_SCRATCH, l->func, 0, bytes, pos - 1, pos - 1);
-        vec_push(g->arena, &l->span, (Span){bytes, 0, pos, pos, buf});
+        vec_push(g->arena, &l->span, (Span){bytes, 0, pos, pos, 0, body});
     }
 }
 
@@ -436,23 +437,6 @@ static void shift_bufs(Graph *g, u32 func, u64 by)
             shift_bufs(g, g->node.at[n].body, by);
         }
     }
-}
-
-/* The loop at position pos (from 1) of the Func; 0 = none. */
-static u32 loop_at(const Graph *g, u32 func, u32 pos)
-{
-    u32 n = g->func.at[func].node.at[pos - 1];
-    return node_is(g, n, "loop") ? g->node.at[n].body : 0;
-}
-
-static bool holds_value(const Graph *g, u32 func, u32 buf)
-{
-    for (u32 v = 1; v < g->value.n; v++) {
-        if (g->value.at[v].func == func && g->value.at[v].buf == buf) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Give every base of func a buffer; returns the bytes of scratch, offsets from its start. */
@@ -474,16 +458,16 @@ static u64 func_place(Plan *p, u32 func)
             }
         }
         if (node_is(g, n, "loop")) {
-            loop_buf(p, &l, n, i + 1);
+            loop_span(p, &l, n, i + 1);
         }
     }
     u64 bytes = first_fit(g, &l.span);
     for (u32 i = 0; i < l.span.n; i++) {
         const Span *s = &l.span.at[i];
-        g->buf.at[s->id].off = s->off;
-        u32 body = loop_at(g, func, s->first);
-        if (body && s->first == s->last && !holds_value(g, func, s->id)) {
-            shift_bufs(g, body, s->off);
+        if (s->body) {
+            shift_bufs(g, s->body, s->off);
+        } else {
+            g->buf.at[s->id].off = s->off;
         }
     }
     return bytes;

@@ -195,27 +195,10 @@ static void chain_ports(Graph *g, u32 chain)
     }
 }
 
-/* fwd gives what bwd takes. */
-static void chain_results(Graph *g, u32 from, u32 to)
-{
-    Chain *f = &g->chain.at[from];
-    f->out.n = 0;
-    for (u32 i = 0; i < g->chain.at[to].in.n; i++) {
-        u32 reg = g->chain.at[to].in.at[i];
-        if (!g->reg.at[reg].io && list_index(f->in.at, f->in.n, reg) < 0) {
-            vec_push(g->arena, &f->out, reg);
-        }
-    }
-}
-
 void chains_ports(Graph *g)
 {
     for (u32 i = 1; i < g->chain.n; i++) {
         chain_ports(g, i);
-    }
-    u32 fwd = chain_find(g, "fwd"), bwd = chain_find(g, "bwd");
-    if (fwd && bwd) {
-        chain_results(g, fwd, bwd);
     }
 }
 
