@@ -40,7 +40,7 @@ const char *c_string(Graph *g, const char *s)
     return text_str(g->arena, &t);
 }
 
-/* The shortest decimal that reads back to v; C text. */
+/* The shortest decimal that reads back to v; a C literal of type double. */
 static const char *number(Graph *g, f64 v)
 {
     if (isnan(v))
@@ -53,7 +53,7 @@ static const char *number(Graph *g, f64 v)
         if (strtod(s, NULL) == v)
             break;
     }
-    return s;
+    return strpbrk(s, ".e") ? s : arena_fmt(g->arena, "%s.0", s);
 }
 
 static const char *hex(Graph *g, u64 v)
@@ -438,16 +438,19 @@ static const char *dim_names(Graph *g, const Type *t)
 static const char *table_call(Graph *g, const Init *in, u8 dtype)
 {
     Text t = {0};
-    text_fmt(g->arena, &t, "mg_table_%s(dst, dim, %s", sym_str(g, c_name(g, sym_str(g, in->table))),
+    const char *name = sym_str(g, in->table);
+    text_fmt(g->arena, &t, "mg_%s(dst, dim, %s",
+             sym_str(g, c_name(g, arena_fmt(g->arena, "table_%s", name))),
              upper(g, "MG_", dtype_name(dtype)));
+    u32 line = 0; /* where the last line starts */
     for (u32 i = 0; i < in->nattr; i++) {
         const Attr *a = &g->attr.at[in->attr + i];
-        if (a->kind == AT_INT)
-            text_fmt(g->arena, &t, ", %lld", (long long)a->i);
-        else if (a->kind == AT_NUM)
-            text_fmt(g->arena, &t, ", %s", number(g, a->num));
-        else
-            assert(0 && "a table is a function of numbers");
+        assert((a->kind == AT_INT || a->kind == AT_NUM) && "a table is a function of numbers");
+        const char *v = number(g, a->kind == AT_INT ? (f64)a->i : a->num);
+        bool fits = t.n - line + strlen(v) + 4 < WIDTH - 4;
+        text_put(g->arena, &t, fits ? ", " : ",\n");
+        line = fits ? line : t.n;
+        text_fmt(g->arena, &t, "%s%s", fits ? "" : "        ", v);
     }
     text_put(g->arena, &t, ");");
     return text_str(g->arena, &t);
@@ -466,7 +469,7 @@ static const char *table_name(Emit *e, Tables *tables, const Init *in, u8 dtype)
         if (!strcmp(tables->call.at[i], call))
             return sym_str(g, tables->name.at[i]);
     }
-    Sym name = name_unique(e, sym_fmt(g, "fill_%s", sym_str(g, c_name(g, sym_str(g, in->table)))));
+    Sym name = name_unique(e, c_name(g, arena_fmt(g->arena, "fill_%s", sym_str(g, in->table))));
     vec_push(g->arena, &tables->call, call);
     vec_push(g->arena, &tables->name, name);
     return sym_str(g, name);
@@ -498,7 +501,8 @@ static void snap_var(Emit *e, Tables *tables, const Var *v)
     if (v->init.b != 0)
         vec_push(a, &item, arena_fmt(a, ".b = %s", number(g, v->init.b)));
     if (table)
-        vec_push(a, &item, arena_fmt(a, ".table = %s", table_name(e, tables, &v->init, v->type.dtype)));
+        vec_push(a, &item,
+                 arena_fmt(a, ".table = %s", table_name(e, tables, &v->init, v->type.dtype)));
     snap_open(g, NULL);
     snap_wrapped(g, "lines", item.at, item.n, 8);
     snap_close(g);
