@@ -92,7 +92,7 @@ end
 -- Does a table constructor begin right after the name at token i (with or without a parenthesis)?
 local function table_after(tok, i)
   local k = i + 1
-  if tok[k] and tok[k].text == "(" then k = k + 1 end
+  if tok[k] and (tok[k].text == "(" or tok[k].text == "=") then k = k + 1 end
   return tok[k] and tok[k].text == "{" and k or nil
 end
 
@@ -100,9 +100,10 @@ end
 
 -- A call in a `return` is a tail call: Lua forgets its frame. Then the name is looked for in the whole file.
 local function lost_frame(name)
-  local path = lib.running and lib.running()
+  local place = lib.module and lib.module.place() or {}
+  local path = lib.running and lib.running() or place.file
   if not path then return {} end
-  local loc = { file = path, name = name, any = true }
+  local loc = { file = path, name = name, any = true, line = place.file == path and place.line or nil }
   for i, t in ipairs(name and tokens(path) or {}) do
     if t.text == name and t.kind == "name" then
       loc.line, loc.col = t.line, t.col
@@ -186,7 +187,8 @@ function diag.nearest(s, names)
   local best, at
   for _, n in ipairs(names) do
     local d = distance(s:lower(), n:lower())
-    if n:lower():find(s:lower(), 1, true) or s:lower():find(n:lower(), 1, true) then d = math.min(d, 2) end
+    local inside = n:lower():find(s:lower(), 1, true) or s:lower():find(n:lower(), 1, true)
+    if inside and math.abs(#n - #s) <= 4 then d = math.min(d, 2) end
     if not at or d < at then best, at = n, d end
   end
   if at and at <= math.max(1, math.min(3, #s // 2)) then return best end

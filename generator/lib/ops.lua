@@ -48,7 +48,7 @@ local function dim_pos(v, d, what)
       if dim_name(x):match "^[^.]+" == d then return i end
     end
   end
-  diag.fail(diag.here(), 307, ("%s: %s has no dim %s"):format(what, dims_str(v.dims), tostring(d)))
+  diag.fail(diag.here(what), 307, ("%s: %s has no dim %s"):format(what, dims_str(v.dims), tostring(d)))
 end
 
 local function same_dims(a, b)
@@ -67,6 +67,7 @@ ops.import = function(v) return v end
 ops.user_line = function() end
 
 local function node(name, ins, attrs, types)
+  ops.user_line(ops.blocks[name].view and name or nil)
   local ids = {}
   for i, v in ipairs(ins) do ids[i] = v and ops.import(v).id or 0 end
   local first, n, id = core.node(ops.blocks[name].id, ids, attrs or {}, types)
@@ -130,7 +131,7 @@ local function op_function(b)
     if not p.optional then need = i end
   end
   return function(...)
-    ops.user_line()
+    ops.user_line(b.name)
     local arg, n = { ... }, select("#", ...)
     local attrs
     if type(arg[n]) == "table" and not ops.is_value(arg[n]) then attrs, arg[n], n = arg[n], nil, n - 1 end
@@ -375,7 +376,7 @@ function ops.matmul(a, b, names)
     end
   end
   if #sum == 0 then
-    diag.fail(diag.here(), 303, ("matmul: %s and %s share no dim to sum over"):format(dims_str(a.dims), dims_str(b.dims)))
+    diag.fail(diag.here "matmul", 303, ("matmul: %s and %s share no dim to sum over"):format(dims_str(a.dims), dims_str(b.dims)))
   end
   return ops.contract(a, b, sum)
 end
@@ -421,7 +422,7 @@ function ops.load_rules()
     node = node, view = view, ops = ops, contract = ops.contract, dim_size = dim_size,
   }, { __index = _G })
   for _, name in ipairs { "slice", "split", "merge", "transpose", "concat", "rename", "broadcast", "matmul", "cast", "copy" } do
-    ops.blocks[name] = { name = name, id = core.op_find(name) }
+    ops.blocks[name] = { name = name, id = core.op_find(name), view = true }
   end
   for _, path in ipairs(core.assets("generator/rules", ".lua")) do
     lib.is_lib["@" .. path] = true

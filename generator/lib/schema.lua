@@ -113,7 +113,7 @@ local function check_value(row, v, what)
     if math.type(v) ~= "integer" then return wrong() end
   elseif t == "num" then
     if type(v) ~= "number" then return wrong() end
-    if v ~= v or v == math.huge or v == -math.huge then return 203, ("%s = %s is not finite"):format(what, tostring(v)) end
+    if v ~= v or v == math.huge or v == -math.huge then return 203, ("%s = %s is not finite"):format(what, v ~= v and "nan" or v > 0 and "inf" or "-inf") end
   elseif t == "bool" then
     if type(v) ~= "boolean" then return wrong() end
   elseif t == "list" then

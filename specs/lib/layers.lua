@@ -14,7 +14,11 @@ lib.catalog = catalog
 local function constructor(kind, rows, run, more)
   rows.name = rows.name or { type = "str", help = "part of the path" }
   catalog[kind] = rows
-  mg[kind] = function(t)
+  mg[kind] = function(t, ...)
+    if ops.is_value(t) and op[kind] then -- mg.swiglu(g, u): the op of that name
+      local y = op[kind](t, ...)
+      return y
+    end
     local loc = diag.here(kind)
     local cfg = schema.check_table(kind, rows, t == nil and {} or t, loc)
     if cfg.name and not cfg.name:find "^[%a_][%w_]*$" then
@@ -167,12 +171,12 @@ local function layers_of(kind, t, loc)
   local out = {}
   for i, l in ipairs(t) do
     if not module.is_layer(l) then
-      diag.fail(diag.find_key(loc, i), 210, ("%s: item %d is a %s, not a layer"):format(kind, i,
-        type(l) == "function" and "function; call it with a table" or type(l)))
+      diag.fail(diag.find_key(loc, i), 211, ("%s: item %d is a %s, not a layer"):format(kind, i, type(l))
+        .. (type(l) == "function" and "\nhelp: call it with a table, such as mg.rmsnorm {}" or ""))
     end
     out[i] = l
   end
-  if #out == 0 then diag.fail(loc, 210, kind .. ": no layers in it") end
+  if #out == 0 then diag.fail(loc, 211, kind .. ": no layers in it") end
   return out
 end
 
@@ -190,7 +194,7 @@ end
 local function run_children(l, x)
   for _, c in ipairs(l.children) do
     x = c(x)
-    if not ops.is_value(x) then diag.fail(c.loc or {}, 210, c.kind .. " must return a value") end
+    if not ops.is_value(x) then diag.fail(c.loc or {}, 211, c.kind .. " must return a value") end
   end
   return x
 end
@@ -232,7 +236,7 @@ function mg.stack(n, what, opts)
     local l = what
     if type(what) == "function" then l = what(i) end
     if not module.is_layer(l) then
-      diag.fail(loc, 210, ("stack: layer %d is a %s, not a layer"):format(i, type(l)))
+      diag.fail(loc, 211, ("stack: layer %d is a %s, not a layer"):format(i, type(l)))
     end
     if l.transparent then l = mg.block { l } end
     elements[i + 1] = l
@@ -247,7 +251,8 @@ function mg.pattern(text, kinds, opts)
   for ch in text:gmatch "." do
     if not kinds[ch] then diag.fail(loc, 205, ("pattern: '%s' stands for no layer"):format(ch)) end
   end
-  return mg.stack(#text, function(i) return kinds[text:sub(i + 1, i + 1)] end, opts)
+  local l = mg.stack(#text, function(i) return kinds[text:sub(i + 1, i + 1)] end, opts)
+  return l
 end
 
 -- ---- embedding, head, loss --------------------------------------------------------------------------------------
@@ -339,7 +344,7 @@ function mg.decoder(t)
   local children = layers_of("decoder", t, loc)
   local embed = cfg.embed or mg.embed {}
   if not module.is_layer(embed) or embed.kind ~= "embed" then
-    diag.fail(diag.find_key(loc, "embed", true), 210, "decoder: embed must be an mg.embed { ... }")
+    diag.fail(diag.find_key(loc, "embed", true), 211, "decoder: embed must be an mg.embed { ... }")
   end
   table.insert(children, 1, embed.name and embed or module.copy(embed, { name = "embed" }))
   name_parts(children, loc, "decoder")
@@ -447,7 +452,10 @@ function mg.layer(kind, fn)
 end
 
 function mg.op(name)
-  return function(b) return ops.declare(name, b, true) end
+  return function(b)
+    local f = ops.declare(name, b, true) -- no tail call: messages look for the user's frame
+    return f
+  end
 end
 
 mg.weight, mg.replace, mg.param = module.weight, module.replace, schema.param

@@ -1,0 +1,8 @@
+-- An attribute that the op does not have.
+local mg <const> = require "megagen"
+
+local bad <const> = mg.layer("bad", function(x, c)
+  return mg.softcap(x, { limit = 30 })
+end)
+
+return mg.spec { model = mg.decoder { vocab = 257, dim = 64, ctx = 32, mg.stack(2, bad {}) } }

@@ -1,0 +1,11 @@
+-- A word that is not one of the choices.
+local mg <const> = require "megagen"
+
+local block <const> = mg.block {
+  mg.residual { mg.rmsnorm {}, mg.attention { heads = 4 } },
+  mg.residual { mg.rmsnorm {}, mg.mlp { hidden = 128, act = "gelu_tan" } },
+}
+
+return mg.spec {
+  model = mg.decoder { vocab = 257, dim = 64, ctx = 32, mg.stack(2, block), mg.rmsnorm {} },
+}

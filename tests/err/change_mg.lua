@@ -1,0 +1,3 @@
+-- megagen cannot be changed.
+local mg <const> = require "megagen"
+mg.rmsnorm = nil

@@ -1,0 +1,11 @@
+-- Heads that do not go into groups.
+local mg <const> = require "megagen"
+
+local block <const> = mg.block {
+  mg.residual { mg.rmsnorm {}, mg.attention { heads = 4, kv_heads = 3 } },
+  mg.residual { mg.rmsnorm {}, mg.mlp { hidden = 128 } },
+}
+
+return mg.spec {
+  model = mg.decoder { vocab = 257, dim = 64, ctx = 32, mg.stack(2, block), mg.rmsnorm {} },
+}

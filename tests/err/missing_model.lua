@@ -1,0 +1,3 @@
+-- No model.
+local mg <const> = require "megagen"
+return mg.spec { name = "x" }

@@ -1,0 +1,3 @@
+-- A field of nothing.
+local cfg = { small = {} }
+local d = cfg.large.dim

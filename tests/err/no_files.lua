@@ -1,0 +1,2 @@
+-- Specs have no files.
+local f = io.open("/etc/passwd")

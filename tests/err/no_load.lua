@@ -1,0 +1,2 @@
+-- Specs compile no text.
+local f = load("return 1")

@@ -1,0 +1,2 @@
+-- Specs have no metatables.
+local t = setmetatable({}, {})

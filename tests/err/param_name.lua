@@ -1,0 +1,12 @@
+-- A parameter named like a key.
+local mg <const> = require "megagen"
+
+local block <const> = mg.block {
+  mg.residual { mg.rmsnorm {}, mg.attention { heads = 4 } },
+  mg.residual { mg.rmsnorm {}, mg.mlp { hidden = 128 } },
+}
+local r = mg.param("remat", "none")
+
+return mg.spec {
+  model = mg.decoder { vocab = 257, dim = 64, ctx = 32, mg.stack(2, block), mg.rmsnorm {} },
+}

@@ -1,0 +1,3 @@
+-- A function that calls itself for ever.
+local function f(n) return 1 + f(n + 1) end
+f(1)

@@ -1,0 +1,2 @@
+-- A file that is not there.
+local base = require "no_such_spec"

@@ -1,0 +1,2 @@
+-- A path out of the folder.
+local base = require "../secret"

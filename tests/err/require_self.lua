@@ -1,0 +1,2 @@
+-- A spec that requires itself.
+return require "require_self"

@@ -1,0 +1,8 @@
+-- A layer that returns nothing.
+local mg <const> = require "megagen"
+
+local bad <const> = mg.layer("bad", function(x, c)
+  local y = x * 2
+end)
+
+return mg.spec { model = mg.decoder { vocab = 257, dim = 64, ctx = 32, mg.stack(2, bad {}) } }

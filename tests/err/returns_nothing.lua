@@ -1,0 +1,3 @@
+-- No return.
+local mg <const> = require "megagen"
+mg.rmsnorm {}

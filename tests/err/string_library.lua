@@ -1,0 +1,2 @@
+-- The library cannot be changed.
+string = {}

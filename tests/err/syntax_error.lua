@@ -1,0 +1,3 @@
+-- Not Lua.
+local mg <const> = require "megagen"
+return mg.spec { name = }
