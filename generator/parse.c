@@ -1093,18 +1093,20 @@ static Result result(Parse *p)
     if (accept(p, '+')) {
         window(p, &r);
     }
-    if (accept(p, '@')) {
-        r.v.buf = buf_number(p);
-        if (r.v.buf >= p->g->buf.n) {
-            BAD(p, E_NAME, "no buffer b%u", r.v.buf);
-        }
-    }
     u32 flag;
-    while (accept_choice(p, text_flags, &flag)) {
-        r.v.flags = (u16)(r.v.flags | 1u << flag);
-    }
-    if (peek(p) == '"') {
-        r.v.path = quoted(p);
+    for (;;) {
+        if (accept(p, '@')) {
+            r.v.buf = buf_number(p);
+            if (r.v.buf >= p->g->buf.n) {
+                BAD(p, E_NAME, "no buffer b%u", r.v.buf);
+            }
+        } else if (accept_choice(p, text_flags, &flag)) {
+            r.v.flags = (u16)(r.v.flags | 1u << flag);
+        } else if (peek(p) == '"') {
+            r.v.path = quoted(p);
+        } else {
+            break;
+        }
     }
     return r;
 }

@@ -131,8 +131,8 @@ static bool port_has(const SigPort *p, Sym name)
     return false;
 }
 
-/* A dim that only the results have, and no attribute gives: zeros, the derivative of a sum. Their types
- * are given, and nothing can be inferred. */
+/* A dim that only the results have, and no attribute gives: zeros, the derivative of a sum. Their
+ * types are given, and nothing can be inferred. */
 static bool open_results(const Check *c, const Sig *sig)
 {
     const Graph *g = c->g;
@@ -611,8 +611,8 @@ static const char *atom_str(const Check *c, u32 a)
     return sym_str(c->g, c->g->atom.at[a + 1].name);
 }
 
-/* Dim d, split over atom a in operand v, must be split likewise wherever else it appears; if no
- * result has it, the results are partial. */
+/* Dim d, split over atom a in operand v, must be split likewise wherever else it appears. If no
+ * result has it, the results are partial, or split on another dim (tokens dealt out again). */
 static void check_factor(const Check *c, u32 v, u32 a, u32 d)
 {
     const Graph *g = c->g;
@@ -632,7 +632,8 @@ static void check_factor(const Check *c, u32 v, u32 a, u32 d)
             verify_fail(c, E_PLACE, "dim %s is split over %s in %s but not in result %s", dim,
                         atom_str(c, a), verify_value(c, v), verify_value(c, w));
         }
-        if (!has_dim(g, w, d) && kind != PL_P && kind != PL_M) {
+        bool moved = kind == PL_S && split_dim(g, w, a) != d;
+        if (!has_dim(g, w, d) && kind != PL_P && kind != PL_M && !moved) {
             verify_fail(c, E_PLACE, "%s sums over %s, which is split over %s: it must be partial",
                         verify_value(c, w), dim, atom_str(c, a));
         }
@@ -695,7 +696,8 @@ static void check_atom(const Check *c, u32 a)
                         place_names[g->value.at[flat].at[a].kind], atom_str(c, a),
                         place_names[kind]);
         }
-        bool stage = (op->flags & OF_PARTIAL) && verify_stage_atom(g, a); /* each has its own part */
+        bool stage =
+            (op->flags & OF_PARTIAL) && verify_stage_atom(g, a); /* each has its own part */
         if (!partial && !cut && !flat && !stage && (kind == PL_P || kind == PL_M)) {
             verify_fail(c, E_PLACE, "%s is %s over %s, but nothing before it is",
                         verify_value(c, w), place_names[kind], atom_str(c, a));
@@ -750,6 +752,8 @@ static const Turn turns[] = {
     {"reduce_scatter", {[PL_P] = true}, {[PL_S] = true, [PL_F] = true}},
     {"all_gather", {[PL_S] = true, [PL_F] = true, [PL_W] = true}, {[PL_R] = true}},
     {"all_to_all", {[PL_S] = true}, {[PL_S] = true}},
+    {"keep", {[PL_R] = true}, {[PL_P] = true}},
+    {"shard", {[PL_R] = true}, {[PL_S] = true}},
 };
 enum { NTURN = sizeof turns / sizeof turns[0] };
 
@@ -815,7 +819,7 @@ static void check_places(const Check *c)
     for (u32 v = n->out; v < n->out + n->nout; v++) {
         check_divisible(c, v);
     }
-    if (flags & OF_COMM) {
+    if (flags & OF_COMM || is_op(c, "keep") || is_op(c, "shard")) {
         check_comm(c);
         return;
     }
