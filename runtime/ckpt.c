@@ -117,22 +117,6 @@ static void step_remove(const char *ckpt, int64_t step)
     free(to);
 }
 
-void mg_ckpt_sweep(const char *run_dir)
-{
-    char *ckpt = mg_path(run_dir, "ckpt");
-    DIR *d = opendir(ckpt);
-    if (d != NULL) {
-        for (struct dirent *e; (e = readdir(d)) != NULL;) {
-            char *path = mg_path(ckpt, e->d_name);
-            if (strncmp(e->d_name, ".new-", 5) == 0 || strncmp(e->d_name, ".old-", 5) == 0)
-                folder_remove(path);
-            free(path);
-        }
-        closedir(d);
-    }
-    free(ckpt);
-}
-
 bool mg_ckpt_is_one(const char *path)
 {
     char *manifest = mg_path(path, "manifest.json");
@@ -291,10 +275,22 @@ static int folder_publish(const char *ckpt, const char *dir, int64_t step)
 
 static int manifest_load(mg_run *r, const char *dir, bool state, bool into);
 
-/* Keeps the newest save.keep, only once the newest is read back and whole. */
-static int retain(mg_run *r, const char *ckpt)
+/* Removes all but the newest save.keep up to the step of `r`, whose checkpoint must have been
+ * verified. */
+static void old_remove(const mg_run *r, const char *ckpt)
 {
     int64_t keep = mg_conf_int(&r->conf, "save.keep", 3), step = r->step + 1;
+    if (keep < 1)
+        return;
+    for (int64_t i = 0; i < keep && step >= 0; i++)
+        step = step_below(ckpt, step);
+    while (step > 0 && (step = step_below(ckpt, step)) >= 0)
+        step_remove(ckpt, step);
+}
+
+/* Reads back what was just written; only then may older ones go. */
+static int retain(mg_run *r, const char *ckpt)
+{
     char name[NAME];
     step_name(r->step, name);
     char *dir = mg_path(ckpt, name);
@@ -303,13 +299,26 @@ static int retain(mg_run *r, const char *ckpt)
     if (rc != MG_OK)
         return mg_fail(MG_STORAGE, "the checkpoint just written does not read back: %s",
                        mg_errmsg());
-    if (keep < 1)
-        return MG_OK;
-    for (int64_t i = 0; i < keep && step >= 0; i++)
-        step = step_below(ckpt, step);
-    while (step > 0 && (step = step_below(ckpt, step)) >= 0)
-        step_remove(ckpt, step);
+    old_remove(r, ckpt);
     return MG_OK;
+}
+
+void mg_ckpt_sweep(mg_run *r)
+{
+    char *ckpt = mg_path(r->log.dir, "ckpt");
+    DIR *d = opendir(ckpt);
+    if (d != NULL) {
+        for (struct dirent *e; (e = readdir(d)) != NULL;) {
+            char *path = mg_path(ckpt, e->d_name);
+            if (strncmp(e->d_name, ".new-", 5) == 0 || strncmp(e->d_name, ".old-", 5) == 0)
+                folder_remove(path);
+            free(path);
+        }
+        closedir(d);
+    }
+    if (r->saved >= 0)
+        old_remove(r, ckpt);
+    free(ckpt);
 }
 
 int mg_ckpt_save(mg_run *r)

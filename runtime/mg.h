@@ -162,8 +162,8 @@ void *mg_scratch(mg_ctx *c);
 #define MG_KERNEL static __attribute__((unused))
 #endif
 
-/* Fillers of MG_INIT_TABLE. cos, sin: dst[s h] = scale * f(s * freq[h]), dim[1] doubles follow scale; iota:
- * dst[s] = s. Written in dtype (f32 or f64; iota i32). */
+/* Fillers of MG_INIT_TABLE. cos, sin: dst[s h] = scale * f(s * freq[h]), dim[1] doubles follow
+ * scale; iota: dst[s] = s. Written in dtype (f32 or f64; iota i32). */
 void mg_table_cos(void *dst, const int64_t *dim, mg_dtype dtype, double scale, ...);
 void mg_table_sin(void *dst, const int64_t *dim, mg_dtype dtype, double scale, ...);
 void mg_table_iota(void *dst, const int64_t *dim, mg_dtype dtype);

@@ -61,8 +61,9 @@ bool mg_ckpt_has(const char *run_dir, int64_t *step);
 /* Whether `path` is one checkpoint rather than a run folder. */
 bool mg_ckpt_is_one(const char *path);
 
-/* Removes what a killed save left behind. The run folder must be locked. */
-void mg_ckpt_sweep(const char *run_dir);
+/* Removes what a killed save left behind, and what save.keep does not keep. The run folder must be
+ * locked, and r->saved be -1 or a checkpoint that was loaded from it. */
+void mg_ckpt_sweep(mg_run *r);
 
 /* dump=WHAT@STEP: writes gradients, weights or marked values of this step into the run folder. */
 int mg_dump(mg_run *r, const char *what);

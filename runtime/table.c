@@ -1,7 +1,7 @@
 /* table.c: constant tables that a model is filled with at start (MG_INIT_TABLE).
  *
- * Generated code calls these with the numbers that the spec's layers worked out. They are computed in double
- * and rounded once, so that every machine fills the same bits that its libm gives.
+ * Generated code calls these with the numbers that the spec's layers worked out. They are computed
+ * in double and rounded once, so that every machine fills the same bits that its libm gives.
  */
 #include "mg.h"
 

@@ -203,13 +203,13 @@ static int state_open(mg_run *r)
         MG_TRY(mg_ckpt_load(r, init + 5, false, &dir));
     else if (strcmp(init, "random") != 0)
         return mg_fail(MG_USAGE, "train.init = '%s': known are random and ckpt:DIR", init);
-    if (!r->conf.dry_run && !r->overfit) {
-        MG_TRY(mg_log_open(&r->log, from != NULL && !fork ? from : out, r->m->name, r->step));
-        mg_ckpt_sweep(r->log.dir);
-        MG_TRY(run_json(r));
-    }
     if (from != NULL && !fork)
         r->saved = r->step;
+    if (!r->conf.dry_run && !r->overfit) {
+        MG_TRY(mg_log_open(&r->log, from != NULL && !fork ? from : out, r->m->name, r->step));
+        mg_ckpt_sweep(r);
+        MG_TRY(run_json(r));
+    }
     if (dir != NULL)
         mg_log_line(&r->log, "%s %s: step %" PRId64, from != NULL ? "resumed from" : "weights of",
                     dir, r->step);
