@@ -597,7 +597,7 @@ static void reorder(Fuse *f, const u32 *old, u32 nold)
 /* ---- in place
  * ------------------------------------------------------------------------------------------ */
 
-/* A buffer of a node of this Func that nobody but `node` uses. */
+/* A buffer of a node of this Func that nobody uses behind `node`. */
 static bool is_last_use(const Graph *g, u32 func, u32 value, u32 node)
 {
     const Func *fn = &g->func.at[func];
@@ -606,9 +606,13 @@ static bool is_last_use(const Graph *g, u32 func, u32 value, u32 node)
         in_list(fn->out.at, fn->out.n, value)) {
         return false;
     }
+    bool behind = false;
     for (u32 i = 0; i < fn->node.n; i++) {
         const Node *n = &g->node.at[fn->node.at[i]];
-        uses += fn->node.at[i] != node && in_list(g->arg.at + n->in, n->nin, value);
+        bool view = (op_of(g, fn->node.at[i])->flags & OF_VIEW) != 0; /* read later, who knows */
+        behind = behind || fn->node.at[i] == node;
+        uses += fn->node.at[i] != node && (behind || view) &&
+                in_list(g->arg.at + n->in, n->nin, value);
     }
     for (u32 i = 1; i < g->save.n; i++) {
         uses += g->save.at[i].from == func && g->save.at[i].from_value == value;
