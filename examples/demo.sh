@@ -106,18 +106,18 @@ phase "compile specs/tiny.lua"
 ./megagen specs/tiny.lua "data.train=$dir/train" "data.valid=$dir/valid" "${keys[@]}" -o "$dir/tiny"
 
 phase "train"
-"$dir/tiny/trainer" "out=$dir/run" resume=never
+"$dir/tiny/trainer" "out=$dir/run" resume=never log.every=200
 
 phase "evaluate"
-"$dir/tiny/trainer" eval "ckpt=$dir/run/ckpt/latest" eval.batches=0 | tee "$dir/eval.txt"
-loss=$(sed -n 's/^valid .*loss \([0-9.]*\).*/\1/p' "$dir/eval.txt" | sed q)
+"$dir/tiny/trainer" eval "ckpt=$dir/run" | tee "$dir/eval.txt"
+loss=$(sed -n 's/.*valid loss \([0-9.]*\).*/\1/p' "$dir/eval.txt" | sed q)
 
 phase "samples"
 : >"$dir/samples.txt"
 i=0
 for prompt in "And the LORD said" "Then came" "In those days" "Blessed"; do
     i=$((i + 1))
-    "$dir/tiny/trainer" sample "ckpt=$dir/run/ckpt/latest" "prompt=$prompt" sample.tokens=500 "data.seed=$i" >"$dir/sample.txt"
+    "$dir/tiny/trainer" sample "ckpt=$dir/run" "prompt=$prompt" sample.tokens=500 "data.seed=$i" >"$dir/sample.txt"
     cat "$dir/sample.txt"
     echo
     # The first word is the prompt's and the last one may be cut short.

@@ -34,9 +34,9 @@ def dump(folder, what, step):
 
 def clip_(params, most):
     size = sum(float((p.grad**2).sum()) for p in params) ** 0.5
-    if most and size > most:
+    if most and size + 1e-6 > most:
         for p in params:
-            p.grad *= most / size
+            p.grad *= most / (size + 1e-6)
 
 
 def main(case_name, folder, out):
