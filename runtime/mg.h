@@ -149,6 +149,9 @@ struct mg_ctx {
  * all. */
 void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg);
 
+/* Workers of the rank, 1 without a pool: for cuts that suit them. Results must not depend on it. */
+int mg_workers(const mg_ctx *c);
+
 /* Working memory of the rank for one kernel call: MG_SCRATCH_BYTES, 2 MiB aligned, shared by all
  * parts of the mg_par calls of that kernel call. Contents are lost between kernel calls. Needs a
  * pool. */

@@ -231,6 +231,11 @@ int mg_pool_size(void)
     return n < 1 ? 1 : n > WORKERS_MAX ? WORKERS_MAX : n;
 }
 
+int mg_workers(const mg_ctx *c)
+{
+    return c->pool == NULL ? 1 : c->pool->workers;
+}
+
 int mg_pool_workers(const struct mg_pool *p)
 {
     return p->workers;

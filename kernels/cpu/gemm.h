@@ -82,8 +82,26 @@ typedef struct {
     void *c, *panel; /* panel: packed A, of rows [row0, row0 + rows) and k [k0, k0 + k)        */
     int64_t row0, rows, k0, k;
     int add, last; /* C holds earlier sums; the last block of K is among these               */
+    int64_t rparts, gparts; /* parts: cuts of the row blocks times cuts of the strips */
     void *extra;
 } mg_gemm;
+
+/* One part a worker: the cut of `blocks` row blocks and `strips` for which the largest part is
+ * smallest, where packing a strip costs about one row block. */
+static inline MG_UNUSED void mg_gemm_cut(mg_gemm *g, int64_t blocks, int64_t strips,
+                                         int64_t workers)
+{
+    int64_t best = INT64_MAX;
+    for (int64_t rows = 1; rows <= MG_LEAST(workers, blocks); rows++) {
+        int64_t cols = MG_LEAST(MG_UP(workers, rows), strips);
+        int64_t cost = MG_UP(strips, cols) * (MG_UP(blocks, rows) + 1);
+        if (cost >= best)
+            continue;
+        best = cost;
+        g->rparts = rows;
+        g->gparts = cols;
+    }
+}
 #define MG_KC_MAX                                                                                  \
     256 /* a strip of B is KC x 128 bytes: 32 KiB of L1                              */
 #define MG_MC_MAX                                                                                  \
@@ -100,12 +118,6 @@ typedef struct {
 #define WIDE_C         (sizeof(TC) == sizeof(TM))
 #define KS             (WIDE_C ? MG_LEAST((int64_t)K, (int64_t)MG_KS_MAX / KC * KC) : (int64_t)K)
 #define MS             MG_LEAST((int64_t)M, (int64_t)(MG_SCRATCH_BYTES / sizeof(TM)) / KS)
-/* Rows in RPARTS parts, at most MC_MAX each and more where strips are few; strips in groups, 32
- * parts or so. */
-#define RPARTS(rows)                                                                               \
-    MG_MOST(MG_UP(rows, MG_MC_MAX), MG_LEAST(MG_UP(rows, 8 * MG_MR), MG_UP(16, STRIPS)))
-#define GROUPS(rparts) MG_LEAST(STRIPS, MG_MOST(1, 32 / (rparts)))
-
 /* Row blocks of [0, rows): block i is [i * rows / n, (i + 1) * rows / n). */
 #define BLOCKS(rows)   MG_UP(rows, MG_MR)
 
@@ -155,7 +167,7 @@ static void FN(tile)(const mg_gemm *g, int64_t i0, int64_t i1, int64_t k0, int64
  * type. */
 static void FN(edge)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0, int64_t cols)
 {
-    _Alignas(64) TM strip[KC * NR], sum[(MG_MC_MAX + MG_MR) * NR];
+    _Alignas(64) TM strip[KC * NR], sum[MG_MC_MAX * NR];
     int64_t n = BLOCKS(g->rows), first = b0 * g->rows / n, rows = b1 * g->rows / n - first;
     TC *c = (TC *)g->c + (g->row0 + first) * LDC + col0;
     if (g->add)
@@ -195,19 +207,24 @@ static void FN(full)(const mg_gemm *g, int64_t b0, int64_t b1, int64_t col0, int
     }
 }
 
+/* Row blocks in chunks whose block of A stays in L2; for each a block of K, for each of these the
+ * strips. */
 static void FN(part)(void *arg, int part)
 {
     const mg_gemm *g = arg;
-    int64_t n = BLOCKS(g->rows), rp = RPARTS(g->rows), gp = GROUPS(rp);
-    int64_t b0 = part % rp * n / rp, b1 = (part % rp + 1) * n / rp;
-    int64_t s0 = part / rp * STRIPS / gp, s1 = (part / rp + 1) * STRIPS / gp;
+    int64_t n = BLOCKS(g->rows), rp = part % g->rparts, gp = part / g->rparts;
+    int64_t from = rp * n / g->rparts, to = (rp + 1) * n / g->rparts;
+    int64_t s0 = gp * STRIPS / g->gparts, s1 = (gp + 1) * STRIPS / g->gparts;
     int64_t full = WIDE_C ? MG_LEAST(s1, N / NR) : s0;
-    for (int64_t k0 = 0; k0 < g->k && s0 < full; k0 += KC) {
-        for (int64_t s = s0; s < full; s++)
-            FN(full)(g, b0, b1, s * NR, k0);
+    for (int64_t chunks = MG_UP(to - from, MG_MC_MAX / MG_MR), i = 0; i < chunks; i++) {
+        int64_t b0 = from + i * (to - from) / chunks, b1 = from + (i + 1) * (to - from) / chunks;
+        for (int64_t k0 = 0; k0 < g->k && s0 < full; k0 += KC) {
+            for (int64_t s = s0; s < full; s++)
+                FN(full)(g, b0, b1, s * NR, k0);
+        }
+        for (int64_t s = full; s < s1; s++)
+            FN(edge)(g, b0, b1, s * NR, MG_LEAST(NR, N - s * NR));
     }
-    for (int64_t s = full; s < s1; s++)
-        FN(edge)(g, b0, b1, s * NR, MG_LEAST(NR, N - s * NR));
 }
 
 MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG BETA_ARG)
@@ -222,8 +239,8 @@ MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG B
             g.last = g.k0 + g.k == K;
             if (!DIRECT_A)
                 mg_par(c, (int)BLOCKS(g.rows), FN(pack), &g);
-            int64_t rp = RPARTS(g.rows);
-            mg_par(c, (int)(rp * GROUPS(rp)), FN(part), &g);
+            mg_gemm_cut(&g, BLOCKS(g.rows), STRIPS, mg_workers(c));
+            mg_par(c, (int)(g.rparts * g.gparts), FN(part), &g);
         }
     }
 }
@@ -257,7 +274,5 @@ MG_KERNEL void matmul(mg_ctx *c, TC *out, const TA_ *a, const TB_ *b EXTRA_ARG B
 #undef WIDE_C
 #undef KS
 #undef MS
-#undef RPARTS
-#undef GROUPS
 #undef BLOCKS
 #undef DIRECT_A

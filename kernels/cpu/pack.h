@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "mgk.h"
 #include "micro.h"
 
 typedef uint16_t bf16;
@@ -90,14 +91,59 @@ static inline MG_UNUSED void mg_turn4_float_float(float *dst, int64_t w, const f
 MG_TURN4(double, double)
 MG_TURN4(bf16, float)
 
+/* n elements in vectors, the last of which overlaps the one before; WIDE and FEW lanes. */
+#define MG_COPY(S, T, WIDE, FEW)                                                                   \
+    static inline MG_UNUSED void mg_copy_##S##_##T(T *dst, const S *src, int64_t n)                \
+    {                                                                                              \
+        if (n >= WIDE) {                                                                           \
+            for (int64_t i = 0; i < n - WIDE; i += WIDE)                                           \
+                mg_move##WIDE##_##S##_##T(dst + i, src + i);                                       \
+            mg_move##WIDE##_##S##_##T(dst + n - WIDE, src + n - WIDE);                             \
+        } else if (n >= FEW) {                                                                     \
+            for (int64_t i = 0; i < n - FEW; i += FEW)                                             \
+                mg_move##FEW##_##S##_##T(dst + i, src + i);                                        \
+            mg_move##FEW##_##S##_##T(dst + n - FEW, src + n - FEW);                                \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                dst[i] = mg_get_##S##_##T(src[i]);                                                 \
+        }                                                                                          \
+    }
+static inline MG_UNUSED void mg_move16_float_float(float *dst, const float *src)
+{
+    f32_st(dst, f32_ld(src));
+}
+static inline MG_UNUSED void mg_move4_float_float(float *dst, const float *src)
+{
+    *(mg_f4 *)dst = *(const mg_f4 *)src;
+}
+static inline MG_UNUSED void mg_move8_double_double(double *dst, const double *src)
+{
+    f64_st(dst, f64_ld(src));
+}
+static inline MG_UNUSED void mg_move2_double_double(double *dst, const double *src)
+{
+    memcpy(dst, src, 16);
+}
+static inline MG_UNUSED void mg_move16_bf16_float(float *dst, const bf16 *src)
+{
+    f32_st(dst, f32_ld_bf16(src));
+}
+static inline MG_UNUSED void mg_move4_bf16_float(float *dst, const bf16 *src)
+{
+    for (int i = 0; i < 4; i++)
+        dst[i] = mg_get_bf16_float(src[i]);
+}
+MG_COPY(float, float, 16, 4)
+MG_COPY(double, double, 8, 2)
+MG_COPY(bf16, float, 16, 4)
+
 /* The last block of four rows overlaps the one before instead of a scalar remainder. */
 #define MG_PACK(S, T)                                                                              \
     static MG_UNUSED void mg_pack_rows_##S##_##T(T *dst, int64_t w, const S *src, int64_t ld,      \
                                                  int64_t n, int64_t k)                             \
     {                                                                                              \
         for (int64_t kk = 0; kk < k; kk++, dst += w, src += ld) {                                  \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                dst[i] = mg_get_##S##_##T(src[i]);                                                 \
+            mg_copy_##S##_##T(dst, src, n);                                                        \
             for (int64_t i = n; i < w; i++)                                                        \
                 dst[i] = 0;                                                                        \
         }                                                                                          \
