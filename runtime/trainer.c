@@ -34,11 +34,11 @@ static int model_check(mg_run *r)
     r->tokens = io_find(m, "tokens");
     r->targets = io_find(m, "targets");
     r->logits = m->logits != NULL ? io_find(m, "logits") : NULL;
-    r->loss_sum = var_find(m, "/loss_sum");
-    r->count = var_find(m, "/count");
-    r->gnorm = var_find(m, "/gnorm");
+    r->loss_sum = var_find(m, "loss_sum");
+    r->count = var_find(m, "count");
+    r->gnorm = var_find(m, "gnorm");
     if (r->tokens == NULL || r->targets == NULL || r->loss_sum == NULL || r->count == NULL)
-        return mg_fail(MG_INTERNAL, "%s: tokens, targets, /loss_sum or /count is missing", m->name);
+        return mg_fail(MG_INTERNAL, "%s: tokens, targets, loss_sum or count is missing", m->name);
     if (r->tokens->dtype != MG_I32 || r->targets->dtype != MG_I32)
         return mg_fail(MG_INTERNAL, "%s: tokens and targets must be i32", m->name);
     return MG_OK;

@@ -157,9 +157,9 @@ static const mg_var mini_vars[] = {
     PARAM("head.w.m", MG_MOMENT, MG_INIT_ZERO, 1, 1, STATE + 4 * VP * D),
     PARAM("embed.w.v", MG_MOMENT, MG_INIT_ZERO, 1, 0, STATE + 4 * N),
     PARAM("head.w.v", MG_MOMENT, MG_INIT_ZERO, 1, 1, STATE + 4 * N + 4 * VP * D),
-    METRIC("/loss_sum", 0),
-    METRIC("/count", 1),
-    METRIC("/gnorm", 2),
+    METRIC("loss_sum", 0),
+    METRIC("count", 1),
+    METRIC("gnorm", 2),
 };
 
 static const mg_io mini_io[] = {
