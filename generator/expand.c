@@ -1,8 +1,8 @@
 /* expand.c: from a spec's layers to forward Funcs and the chain that calls them.
  *
- * The trace (generator/lib/module.lua) runs each layer once and leaves a Func of its own for every call.
- * Layers with equal bodies are one function in the output: here the calls come to share Funcs, the copies
- * die, names become unique and formals are bound to Vars.
+ * The trace (generator/lib/module.lua) runs each layer once and leaves a Func of its own for every
+ * call. Layers with equal bodies are one function in the output: here the calls come to share
+ * Funcs, the copies die, names become unique and formals are bound to Vars.
  *
  * needs: a loaded spec
  * gives: forward Funcs (dtype f), Vars of kind weight and table, chain "fwd"
@@ -12,8 +12,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Bodies with one hash may differ in what the hash leaves out and the calls depend on: the names of their
- * variables. */
+/* Bodies with one hash may differ in what the hash leaves out and the calls depend on: the names of
+ * their variables. */
 static bool formals_equal(const Graph *g, u32 a, u32 b)
 {
     const Func *x = &g->func.at[a], *y = &g->func.at[b];
@@ -23,6 +23,20 @@ static bool formals_equal(const Graph *g, u32 a, u32 b)
     for (u32 i = 0; i < x->formal.n; i++) {
         const Formal *p = &x->formal.at[i], *q = &y->formal.at[i];
         if (p->name != q->name || p->kind != q->kind || !type_equal(&p->type, &q->type)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A frozen weight has no accumulator, so its backward is another one. */
+static bool frozen_alike(Graph *g, const Call *a, const Call *b)
+{
+    const Func *f = &g->func.at[a->func];
+    for (u32 i = 0; i < f->formal.n; i++) {
+        u32 x = var_resolve(g, a->prefix, f->formal.at[i].name);
+        u32 y = var_resolve(g, b->prefix, f->formal.at[i].name);
+        if (g->var.at[x].frozen != g->var.at[y].frozen) {
             return false;
         }
     }
@@ -52,7 +66,7 @@ static void share(Graph *g, Chain *c)
         for (u32 k = 0; k < i; k++) {
             u32 first = c->call.at[k].func;
             if (hash[k] == hash[i] && call->layer >= 0 && c->call.at[k].layer >= 0 &&
-                formals_equal(g, first, call->func)) {
+                formals_equal(g, first, call->func) && frozen_alike(g, &c->call.at[k], call)) {
                 func_kill(g, call->func);
                 call->func = first;
                 break;

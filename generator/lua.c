@@ -1,10 +1,12 @@
-/* lua.c: the sandboxed Lua state in which specs, layers and op blocks live, and its door to the Graph.
+/* lua.c: the sandboxed Lua state in which specs, layers and op blocks live, and its door to the
+ * Graph.
  *
- * Lua files see the C side as one table, `core`; everything there is below, one small function each, and
- * all of them check their arguments, since a wrong call from our own Lua files must end in a message and not in
- * a broken Graph. A spec never sees `core`: generator/lib/prelude.lua gives it a small world of its own.
- * Limits: memory by the allocator, instructions by a hook. (What runs in C without a hook, such as a
- * pattern match without end, falls to the CPU limit of the child process.)
+ * Lua files see the C side as one table, `core`; everything there is below, one small function
+ * each, and all of them check their arguments, since a wrong call from our own Lua files must end
+ * in a message and not in a broken Graph. A spec never sees `core`: generator/lib/prelude.lua gives
+ * it a small world of its own. Limits: memory by the allocator, instructions by a hook. (What runs
+ * in C without a hook, such as a pattern match without end, falls to the CPU limit of the child
+ * process.)
  */
 #include "lua_int.h"
 
@@ -15,17 +17,19 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* ==== the state ================================================================================= */
+/* ==== the state =================================================================================
+ */
 
 enum {
-    MEMORY_MAX = 192 << 20,  /* bytes of Lua objects                                           */
-    HOOK_COUNT = 100000,     /* instructions between two looks at the budget                   */
-    BUDGET = 3000,           /* looks: 3e8 instructions, a few seconds                         */
+    MEMORY_MAX = 192 << 20, /* bytes of Lua objects                                           */
+    HOOK_COUNT = 100000,    /* instructions between two looks at the budget                   */
+    BUDGET = 3000,          /* looks: 3e8 instructions, a few seconds                         */
     SPEC_BYTES_MAX = 1 << 20,
 };
 enum { CODE_LUA = 100, CODE_READ = 101, CODE_TIME = 104, CODE_MEMORY = 105, CODE_INTERNAL = 199 };
 
-static const char time_message[] = "the spec does not come to an end: stopped after 3e8 instructions";
+static const char time_message[] =
+    "the spec does not come to an end: stopped after 3e8 instructions";
 #define LIB "megagen.lib"
 
 /* What belongs to a state beside its stack: where new nodes go, and the limits. */
@@ -34,10 +38,10 @@ typedef struct {
     lua_State *L;
     u64 used;
     i32 looks;
-    u32 func;         /* Func that nodes are added to                                       */
-    Sym path;         /* module path of the code that runs                                  */
-    Loc loc;          /* its place in the spec                                              */
-    char file[512];   /* where the memory ran out                                           */
+    u32 func;       /* Func that nodes are added to                                       */
+    Sym path;       /* module path of the code that runs                                  */
+    Loc loc;        /* its place in the spec                                              */
+    char file[512]; /* where the memory ran out                                           */
     i32 line;
 } Door;
 
@@ -137,10 +141,12 @@ void lua_call_checked(Graph *g, int nargs, int nresults, u32 code)
         Loc loc = {d->file[0] ? sym(g, d->file) : 0, d->line, 0};
         fail(g, loc, CODE_MEMORY, "the spec needs more than %d MiB of memory", MEMORY_MAX >> 20);
     }
-    fail(g, (Loc){0}, code, "%s", lua_isstring(L, -1) ? lua_tostring(L, -1) : "error without a message");
+    fail(g, (Loc){0}, code, "%s",
+         lua_isstring(L, -1) ? lua_tostring(L, -1) : "error without a message");
 }
 
-/* ==== arguments ================================================================================== */
+/* ==== arguments ==================================================================================
+ */
 
 static u32 arg_id(lua_State *L, int i, u32 limit, const char *what)
 {
@@ -189,7 +195,8 @@ static Type arg_type(lua_State *L, int dtype, int dims)
     return t;
 }
 
-/* One attribute from the value on top of the stack: integer, number, string, { dim = id }, { dims = ids }. */
+/* One attribute from the value on top of the stack: integer, number, string, { dim = id }, { dims =
+ * ids }. */
 static Attr arg_attr(lua_State *L, Sym key)
 {
     Graph *g = door(L)->g;
@@ -246,7 +253,8 @@ static u32 arg_attrs(lua_State *L, int i, Attr *out)
     return n;
 }
 
-/* ==== core: files, messages ====================================================================== */
+/* ==== core: files, messages ======================================================================
+ */
 
 static int core_asset(lua_State *L)
 {
@@ -304,7 +312,8 @@ static int core_read_spec(lua_State *L)
 
 static Loc arg_loc(lua_State *L, int i)
 {
-    return (Loc){arg_sym(L, i), (i32)luaL_optinteger(L, i + 1, 0), (i32)luaL_optinteger(L, i + 2, 0)};
+    return (Loc){arg_sym(L, i), (i32)luaL_optinteger(L, i + 1, 0),
+                 (i32)luaL_optinteger(L, i + 2, 0)};
 }
 
 static int core_fail(lua_State *L) /* (file, line, col, code, message) */
@@ -314,7 +323,8 @@ static int core_fail(lua_State *L) /* (file, line, col, code, message) */
 
 static int core_error(lua_State *L) /* the same, but the compile goes on to find more */
 {
-    note_error(door(L)->g, arg_loc(L, 1), (u32)luaL_checkinteger(L, 4), "%s", luaL_checkstring(L, 5));
+    note_error(door(L)->g, arg_loc(L, 1), (u32)luaL_checkinteger(L, 4), "%s",
+               luaL_checkstring(L, 5));
     return 0;
 }
 
@@ -330,7 +340,8 @@ static int core_print(lua_State *L)
     return 0;
 }
 
-/* ==== core: ops ================================================================================== */
+/* ==== core: ops ==================================================================================
+ */
 
 static Sym field_sym(lua_State *L, int table, const char *key)
 {
@@ -353,7 +364,8 @@ static void field_list(lua_State *L, int table, const char *key, Op *op)
 {
     Graph *g = door(L)->g;
     lua_getfield(L, table, key);
-    for (lua_Integer i = 1, n = lua_istable(L, -1) ? (lua_Integer)lua_rawlen(L, -1) : 0; i <= n; i++) {
+    for (lua_Integer i = 1, n = lua_istable(L, -1) ? (lua_Integer)lua_rawlen(L, -1) : 0; i <= n;
+         i++) {
         lua_rawgeti(L, -1, i);
         Sym s = sym(g, luaL_checkstring(L, -1));
         if (strcmp(key, "inplace") == 0) {
@@ -375,7 +387,8 @@ static Loc field_loc(lua_State *L, int table)
     return loc;
 }
 
-/* op_add{ name, sig, body, flags, doc, vjp, ref, flops, split, inplace, whole, file, line } -> id */
+/* op_add{ name, sig, body, flags, doc, vjp, ref, flops, split, inplace, whole, file, line } -> id
+ */
 static int core_op_add(lua_State *L)
 {
     Graph *g = door(L)->g;
@@ -394,7 +407,8 @@ static int core_op_add(lua_State *L)
     field_list(L, 1, "inplace", &op);
     field_list(L, 1, "whole", &op);
     u32 known = op_find(g, sym_str(g, op.name));
-    if (known && (g->op.at[known].flags & OF_STRUCT)) { /* C knows the op; its rule adds the calculus */
+    if (known &&
+        (g->op.at[known].flags & OF_STRUCT)) { /* C knows the op; its rule adds the calculus */
         Op *o = &g->op.at[known];
         o->doc = op.doc, o->loc = op.loc, o->vjp = op.vjp, o->ref = op.ref, o->flops = op.flops;
         lua_pushinteger(L, known);
@@ -418,7 +432,8 @@ static int core_op_find(lua_State *L)
     return 1;
 }
 
-/* ==== core: dims, values, nodes ================================================================== */
+/* ==== core: dims, values, nodes ==================================================================
+ */
 
 static int core_dim(lua_State *L) /* (name, size) -> id */
 {
@@ -548,7 +563,8 @@ static int core_node(lua_State *L)
     return push_results(L, node);
 }
 
-/* ==== core: Funcs, variables, the chain ========================================================== */
+/* ==== core: Funcs, variables, the chain ==========================================================
+ */
 
 static int core_func(lua_State *L) /* (name, role) -> id; nodes go there from now on */
 {
@@ -608,7 +624,8 @@ static int core_output(lua_State *L) /* (value) -> position, 1-based; the same v
 
 static u8 arg_kind(lua_State *L, int i)
 {
-    static const char *const kinds[] = {"weight", "table", "metric", "cache", "stat", "scalar", NULL};
+    static const char *const kinds[] = {"weight", "table",  "metric", "cache",
+                                        "stat",   "scalar", NULL};
     static const u8 kind[] = {VAR_WEIGHT, VAR_TABLE, VAR_METRIC, VAR_CACHE, VAR_STAT, VAR_SCALAR};
     return kind[luaL_checkoption(L, i, "weight", kinds)];
 }
@@ -633,7 +650,8 @@ static int core_accum(lua_State *L) /* (formal, value, kind) */
     return 0;
 }
 
-/* loop(body, operands, operand kinds, results { {dtype, dims}, ... }, result kinds, trips) -> like node */
+/* loop(body, operands, operand kinds, results { {dtype, dims}, ... }, result kinds, trips) -> like
+ * node */
 static int core_loop(lua_State *L)
 {
     Door *d = door(L);
@@ -673,7 +691,8 @@ static int core_var(lua_State *L) /* (path, dtype, dims, kind, init{}) */
     Door *d = door(L);
     Graph *g = d->g;
     static const char *const inits[] = {"zero", "one", "const", "normal", "uniform", "table", NULL};
-    Var v = {.path = arg_sym(L, 1), .type = arg_type(L, 2, 3), .kind = arg_kind(L, 4), .loc = d->loc};
+    Var v = {
+        .path = arg_sym(L, 1), .type = arg_type(L, 2, 3), .kind = arg_kind(L, 4), .loc = d->loc};
     luaL_checktype(L, 5, LUA_TTABLE);
     lua_getfield(L, 5, "kind");
     v.init.kind = (u8)luaL_checkoption(L, -1, "zero", inits);
@@ -742,7 +761,8 @@ static int core_call(lua_State *L) /* (chain, func, layer, prefix, in regs, out 
     return 0;
 }
 
-/* ==== core: configuration ======================================================================== */
+/* ==== core: configuration ========================================================================
+ */
 
 static u8 field_dtype(lua_State *L, const char *key)
 {
@@ -793,26 +813,47 @@ static int core_config(lua_State *L)
 }
 
 static const luaL_Reg core_funcs[] = {
-    {"asset", core_asset},     {"assets", core_assets},         {"read_spec", core_read_spec},
-    {"fail", core_fail},       {"error", core_error},           {"warn", core_warn},
-    {"print", core_print},     {"op_add", core_op_add},         {"op_find", core_op_find},
-    {"dim", core_dim},         {"dim_info", core_dim_info},     {"dim_pad", core_dim_pad},
-    {"value", core_value},     {"value_mark", core_value_mark}, {"at", core_at},
-    {"node", core_node},       {"func", core_func},             {"set_func", core_set_func},
+    {"asset", core_asset},
+    {"assets", core_assets},
+    {"read_spec", core_read_spec},
+    {"fail", core_fail},
+    {"error", core_error},
+    {"warn", core_warn},
+    {"print", core_print},
+    {"op_add", core_op_add},
+    {"op_find", core_op_find},
+    {"dim", core_dim},
+    {"dim_info", core_dim_info},
+    {"dim_pad", core_dim_pad},
+    {"value", core_value},
+    {"value_mark", core_value_mark},
+    {"at", core_at},
+    {"node", core_node},
+    {"func", core_func},
+    {"set_func", core_set_func},
     {"func_name", core_func_name},
-    {"input", core_input},     {"output", core_output},         {"read", core_read},
-    {"accum", core_accum},     {"loop", core_loop},             {"var", core_var},
-    {"reg", core_reg},         {"chain", core_chain},           {"call", core_call},
-    {"config", core_config},   {NULL, NULL},
+    {"input", core_input},
+    {"output", core_output},
+    {"read", core_read},
+    {"accum", core_accum},
+    {"loop", core_loop},
+    {"var", core_var},
+    {"reg", core_reg},
+    {"chain", core_chain},
+    {"call", core_call},
+    {"config", core_config},
+    {NULL, NULL},
 };
 
-/* ==== the doors ================================================================================== */
+/* ==== the doors ==================================================================================
+ */
 
 static int open_libs(lua_State *L)
 {
-    static const luaL_Reg libs[] = {{LUA_GNAME, luaopen_base},         {LUA_TABLIBNAME, luaopen_table},
-                                    {LUA_STRLIBNAME, luaopen_string},  {LUA_MATHLIBNAME, luaopen_math},
-                                    {LUA_UTF8LIBNAME, luaopen_utf8},   {LUA_DBLIBNAME, luaopen_debug}};
+    static const luaL_Reg libs[] = {
+        {LUA_GNAME, luaopen_base},        {LUA_TABLIBNAME, luaopen_table},
+        {LUA_STRLIBNAME, luaopen_string}, {LUA_MATHLIBNAME, luaopen_math},
+        {LUA_UTF8LIBNAME, luaopen_utf8},  {LUA_DBLIBNAME, luaopen_debug}};
     for (u32 i = 0; i < sizeof libs / sizeof *libs; i++) {
         luaL_requiref(L, libs[i].name, libs[i].func, 1);
         lua_pop(L, 1);
@@ -924,8 +965,10 @@ static void push_attrs(Graph *g, lua_State *L, const Node *n)
     }
 }
 
-/* The op's rule, with operands, results and cotangents as values of func; 0 in grad = no cotangent. */
-void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 *cotangent, u32 *grad)
+/* The op's rule, with operands, results and cotangents as values of func; 0 in grad = no cotangent.
+ */
+void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 *cotangent,
+                  u32 *grad)
 {
     lua_State *L = g->lua;
     Door *d = door(L);

@@ -368,7 +368,12 @@ function lib.decoder_forward(model)
       x = model.children[i](x)
     end
     if model.children[#model.children].kind == "stack" then module.segment_name "head" end
-    local tied = model.children[1].cfg.tied
+    local tied, d, last = model.children[1].cfg.tied, core.dim("d", cfg.dim), x.dims[#x.dims]
+    if ops.auto[last] and ops.dim_size(last) == cfg.dim then x = view.rename(x, #x.dims, d) end
+    if tied and x.dims[#x.dims] ~= d then
+      diag.fail(model.loc, 313, ("decoder: a tied head needs the width of the embedding, %d; the last layer gives %s"):format(
+        cfg.dim, ops.dims_str(x.dims)))
+    end
     module.enter("head", model.loc)
     local w = module.weight(tied and "/" .. model.children[1].name .. ".w" or "/head.w", { c.v, x.dims[#x.dims] }, STD)
     local sums = lib.head_loss(x, w, batch.targets, cfg)
