@@ -482,8 +482,7 @@ static void snap_var(Emit *e, Tables *tables, const Var *v)
     Arena *a = g->arena;
     bool table = v->init.kind == INIT_TABLE;
     const char *path = sym_str(g, v->path); /* a metric's path is absolute: "/loss_sum" */
-    bool rooted = v->kind == VAR_METRIC && *path != '/';
-    vec_push(a, &item, c_string(g, rooted ? arena_fmt(a, "/%s", path) : path));
+    vec_push(a, &item, c_string(g, path));
     vec_push(a, &item, var_kind[v->kind]);
     vec_push(a, &item, upper(g, "MG_", dtype_name(v->type.dtype)));
     vec_push(a, &item, init_kind[v->init.kind]);
