@@ -210,32 +210,42 @@ static bool in_list(const u32 *at, u32 n, u32 v)
     return false;
 }
 
-/* Operands from outside and results of the group with node `id` added: an upper bound. */
-static u32 ports(Fuse *f, const Group *s, u32 id)
+/* Operands from outside and results of a set of nodes: an upper bound. */
+static u32 ports(Fuse *f, const u32 *set, u32 nset)
 {
     u32 list[64], n = 0, outs = 0;
-    for (u32 i = 0; i <= s->node.n; i++) {
-        u32 m = i < s->node.n ? s->node.at[i] : id;
-        const Node *nd = &f->g->node.at[m];
+    for (u32 i = 0; i < nset; i++) {
+        const Node *nd = &f->g->node.at[set[i]];
         for (u32 k = 0; k < nd->nin; k++) {
             u32 v = f->g->arg.at[nd->in + k], p = f->g->value.at[v].node;
-            bool inside = p && (p == id || f->group[p] == f->group[s->node.at[0]]);
-            if (!inside && !in_list(list, n, v) && n < 64) {
+            if (!(p && in_list(set, nset, p)) && !in_list(list, n, v) && n < 64) {
                 list[n++] = v;
             }
         }
         for (u32 k = 0; k < nd->nout; k++) {
             u32 nuse = 0;
             const u32 *use = value_uses(f->g, f->func, nd->out + k, &nuse);
-            bool outside =
-                in_list(f->g->func.at[f->func].out.at, f->g->func.at[f->func].out.n, nd->out + k);
+            const Func *fn = &f->g->func.at[f->func];
+            bool outside = in_list(fn->out.at, fn->out.n, nd->out + k);
             for (u32 j = 0; j < nuse; j++) {
-                outside = outside || (use[j] != id && f->group[use[j]] != f->group[s->node.at[0]]);
+                outside = outside || !in_list(set, nset, use[j]);
             }
             outs += outside;
         }
     }
     return n + outs;
+}
+
+static u32 ports_of(Fuse *f, const Group *x, const Group *y)
+{
+    VEC(u32) set = {0};
+    for (u32 i = 0; i < x->node.n; i++) {
+        vec_push(f->g->arena, &set, x->node.at[i]);
+    }
+    for (u32 i = 0; i < y->node.n; i++) {
+        vec_push(f->g->arena, &set, y->node.at[i]);
+    }
+    return ports(f, set.at, set.n);
 }
 
 /* 2: makes an operand of id; 1: reads the same tensor; 0: nothing in common, or it would be wrong.
@@ -271,7 +281,9 @@ static u32 affinity(Fuse *f, u32 group, u32 id)
             return 0;
         }
     }
-    return best && ports(f, s, id) <= PORTS_MAX ? best : 0;
+    Group one = {0};
+    vec_push(f->g->arena, &one.node, id);
+    return best && ports_of(f, s, &one) <= PORTS_MAX ? best : 0;
 }
 
 static void join(Fuse *f, u32 group, u32 id)
@@ -313,6 +325,101 @@ static void choose_groups(Fuse *f)
     }
 }
 
+/* Does something outside of both groups lie between them, from `from` to `to`? Or is a sum taken
+ * before its time? */
+static bool path_between(Fuse *f, u32 from, u32 to)
+{
+    const Group *t = &f->groups.at[to - 1];
+    f->round++;
+    for (u32 i = 0; i < t->node.n; i++) {
+        const Node *n = &f->g->node.at[t->node.at[i]];
+        for (u32 k = 0; k < n->nin; k++) {
+            u32 v = f->g->arg.at[n->in + k], p = f->g->value.at[v].node;
+            if (p && f->group[p] == from) {
+                if (sums_rows(f->body[p], f->g->value.at[v].out)) {
+                    return true;
+                }
+            } else if (p && f->group[p] != to && depends(f, p, from)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A result of one is read by the other, or both read one tensor of the whole space. */
+static bool related(const Fuse *f, const Group *a, u32 b, u32 ndim)
+{
+    const Graph *g = f->g;
+    for (u32 i = 0; i < a->node.n; i++) {
+        const Node *n = &g->node.at[a->node.at[i]];
+        for (u32 k = 0; k < n->nin; k++) {
+            u32 v = g->arg.at[n->in + k], p = g->value.at[v].node;
+            if (p && f->group[p] == b) {
+                return true;
+            }
+            const Group *o = &f->groups.at[b - 1];
+            for (u32 j = 0; j < o->node.n && g->value.at[v].type.rank >= ndim; j++) {
+                const Node *m = &g->node.at[o->node.at[j]];
+                if (in_list(g->arg.at + m->in, m->nin, v)) {
+                    return true;
+                }
+            }
+        }
+    }
+    return false;
+}
+
+static bool same_space(const Group *a, const Group *b)
+{
+    return a->ndim == b->ndim && memcmp(a->dim, b->dim, a->ndim * sizeof a->dim[0]) == 0 &&
+           (a->over == b->over || !a->over || !b->over);
+}
+
+static bool can_merge(Fuse *f, u32 a, u32 b)
+{
+    const Group *x = &f->groups.at[a - 1], *y = &f->groups.at[b - 1];
+    if (!x->node.n || !y->node.n || x->alone || y->alone || !same_space(x, y) ||
+        x->size + y->size > NODES_MAX) {
+        return false;
+    }
+    const Node *n = &f->g->node.at[x->node.at[0]], *m = &f->g->node.at[y->node.at[0]];
+    if (n->when != m->when || n->skew != m->skew || n->lane != m->lane) {
+        return false;
+    }
+    if (!related(f, x, b, x->ndim) && !related(f, y, a, x->ndim)) {
+        return false;
+    }
+    return !path_between(f, a, b) && !path_between(f, b, a) && ports_of(f, x, y) <= PORTS_MAX;
+}
+
+/* Groups that became neighbours only when they were whole: forward and gradient of a loss, for
+ * example. */
+static void merge_groups(Fuse *f)
+{
+    const Func *fn = &f->g->func.at[f->func];
+    for (u32 a = 1; a <= f->groups.n; a++) {
+        for (u32 b = a + 1; b <= f->groups.n; b++) {
+            if (!can_merge(f, a, b)) {
+                continue;
+            }
+            Group *x = &f->groups.at[a - 1], *y = &f->groups.at[b - 1];
+            x->over |= y->over;
+            x->size += y->size;
+            for (u32 i = 0; i < y->node.n; i++) {
+                f->group[y->node.at[i]] = a;
+            }
+            x->node.n = y->node.n = 0;
+            for (u32 i = 0; i < fn->node.n; i++) { /* members stay in the order of the Func   */
+                if (f->group[fn->node.at[i]] == a) {
+                    vec_push(f->g->arena, &x->node, fn->node.at[i]);
+                }
+            }
+            b = a; /* what did not fit before may fit now                                  */
+        }
+    }
+}
+
 /* ---- one body for a group
  * ------------------------------------------------------------------------ */
 
@@ -343,8 +450,24 @@ static Sym port_name(Merge *m, Sym want)
     }
 }
 
+/* Reads of one variable are one operand: no write stands between them, else the group would be a
+ * cycle. */
+static u32 read_before(const Merge *m, u32 value)
+{
+    const Graph *g = m->f->g;
+    u32 n = g->value.at[value].node;
+    for (u32 i = 0; n && op_is(g, n, "read") && i < m->in.n; i++) {
+        u32 o = g->value.at[m->in.at[i]].node;
+        if (o && op_is(g, o, "read") && g->node.at[o].formal == g->node.at[n].formal) {
+            return m->in.at[i];
+        }
+    }
+    return value;
+}
+
 static u32 operand(Merge *m, const BodyPort *p, const BodyNode *n, u32 value)
 {
+    value = read_before(m, value);
     if (!m->node[value]) {
         BodyPort q = *p;
         q.name = port_name(m, p->name);
@@ -517,7 +640,7 @@ static void fuse_group(Fuse *f, u32 group)
         add_member(&m, s->node.at[i]);
     }
     drop_unused(&m);
-    if (m.out.n) {
+    if (s->node.n && m.out.n) {
         add_partials(&m);
         u32 main = main_member(f, s), fused = op_find(g, "fused");
         assert(fused);
@@ -651,8 +774,59 @@ static bool has_body(const Graph *g, u32 node)
     return !g->node.at[node].dead && (op->flags & OF_BODY) && op->body && !op_is(g, node, "fused");
 }
 
+static bool is_saved(const Graph *g, u32 func, u32 value)
+{
+    for (u32 i = 1; i < g->save.n; i++) {
+        if (g->save.at[i].from == func && g->save.at[i].from_value == value) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool same_view(const Graph *g, u32 a, u32 b)
+{
+    const Node *x = &g->node.at[a], *y = &g->node.at[b];
+    bool same =
+        x->op == y->op && x->nin == y->nin && x->nattr == y->nattr && x->nout == 1 && y->nout == 1;
+    for (u32 i = 0; same && i < x->nin; i++) {
+        same = g->arg.at[x->in + i] == g->arg.at[y->in + i];
+    }
+    for (u32 i = 0; same && i < x->nattr; i++) {
+        const Attr *p = &g->attr.at[x->attr + i], *q = &g->attr.at[y->attr + i];
+        same = p->key == q->key && p->kind == q->kind && p->n == q->n &&
+               memcmp(p->nums, q->nums, sizeof p->nums) == 0;
+    }
+    return same && memcmp(&g->value.at[x->out].type, &g->value.at[y->out].type, sizeof(Type)) == 0;
+}
+
+/* Equal windows are one value: kernels that read the same tensor then show it. Concat is no window
+ * of its operands. */
+static void join_views(Graph *g, u32 func)
+{
+    for (u32 i = 0; i < g->func.at[func].node.n; i++) {
+        u32 n = g->func.at[func].node.at[i];
+        if (!(op_of(g, n)->flags & OF_VIEW) || op_is(g, n, "concat")) {
+            continue;
+        }
+        for (u32 j = 0; j < i; j++) {
+            u32 o = g->func.at[func].node.at[j];
+            if (!g->node.at[o].dead && !is_saved(g, func, g->node.at[n].out) &&
+                same_view(g, o, n)) {
+                value_replace(g, func, g->node.at[n].out, g->node.at[o].out);
+                g->node.at[n].dead = true;
+                break;
+            }
+        }
+    }
+    func_sweep(g, func);
+}
+
 static void fuse_func(Graph *g, u32 func)
 {
+    if (g->cfg.fuse) {
+        join_views(g, func);
+    }
     Fuse f = {.g = g, .func = func, .nnode = g->node.n, .nvalue = g->value.n};
     f.body = arena_alloc(g->arena, g->node.n * sizeof(Body *));
     f.group = arena_alloc(g->arena, g->node.n * sizeof *f.group);
@@ -665,6 +839,9 @@ static void fuse_func(Graph *g, u32 func)
     }
     add_edges(&f);
     choose_groups(&f);
+    if (g->cfg.fuse) {
+        merge_groups(&f);
+    }
     for (u32 i = 0; i < f.groups.n; i++) {
         fuse_group(&f, i);
     }
