@@ -17,7 +17,7 @@ fail() {
     echo "$file: $*"
     exit 1
 }
-directive() { sed -n "s/^; test: *$1 *//p" "$file"; }
+directive() { sed -n "s/^; test: *$1\( \|$\) *//p" "$file"; }
 show() { timeout 20 "$MEGAGEN" show "$@"; }
 squeeze() { sed -e 's/;.*//' "$1" | tr -s ' \t' ' '; }
 
