@@ -680,6 +680,12 @@ static void check_atom(const Check *c, u32 a)
             c, E_PLACE, "%s is %s over %s: it must be reduced before an op that is not linear",
             verify_value(c, partial), place_names[g->value.at[partial].at[a].kind], atom_str(c, a));
     }
+    bool mixed = partial && !(op->flags & OF_PARTIAL) && product + 1 != n->nin;
+    if (mixed) {
+        verify_fail(c, E_PLACE, "%s is %s over %s, the other operands are not",
+                    verify_value(c, partial), place_names[g->value.at[partial].at[a].kind],
+                    atom_str(c, a));
+    }
     for (u32 w = n->out; w < n->out + n->nout; w++) {
         u8 kind = g->value.at[w].at[a].kind;
         u32 d = split_dim(g, w, a);
@@ -879,6 +885,34 @@ static void check_node(Check *c, bool *defined)
     check_inferred(c);
 }
 
+static bool uses_formal(const Graph *g, u32 func, Sym name)
+{
+    const Func *f = &g->func.at[func];
+    for (u32 i = 0; i < f->node.n; i++) {
+        const Node *n = &g->node.at[f->node.at[i]];
+        bool loop = strcmp(sym_str(g, g->op.at[n->op].name), "loop") == 0;
+        if ((n->formal && f->formal.at[n->formal - 1].name == name) ||
+            (loop && uses_formal(g, n->body, name))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An accumulator that a Func names but never touches is a gradient that got lost. */
+static void check_sums(const Check *c)
+{
+    const Graph *g = c->g;
+    const Func *f = &g->func.at[c->func];
+    for (u32 i = 0; i < f->formal.n; i++) {
+        const Formal *x = &f->formal.at[i];
+        bool sum = x->kind == VAR_ACCUM || x->kind == VAR_METRIC;
+        if (sum && !uses_formal(g, c->func, x->name)) {
+            verify_fail(c, E_EFFECT, "nothing is added to variable %s", sym_str(g, x->name));
+        }
+    }
+}
+
 static void check_func(Check *c)
 {
     const Graph *g = c->g;
@@ -913,6 +947,7 @@ static void check_func(Check *c)
     }
     c->node = 0;
     check_lanes(c);
+    check_sums(c);
     check_windows(c);
 }
 

@@ -21,6 +21,17 @@ static const char *reg_str(const Check *c, u32 reg)
 /* ---- variables and flat arenas ------------------------------------------------------------------
  */
 
+/* Elements of a variable in its flat arena: ranges (F) cut the arena, not the variable. */
+static u64 flat_elems(const Graph *g, const Var *v)
+{
+    Place at[ATOM_MAX];
+    memcpy(at, v->at, sizeof at);
+    for (u32 a = 0; a < ATOM_MAX; a++) {
+        at[a] = at[a].kind == PL_F ? (Place){0} : at[a];
+    }
+    return type_local_elems(g, &v->type, at);
+}
+
 static void check_var(const Check *c, u32 id)
 {
     Graph *g = c->g;
@@ -47,7 +58,7 @@ static void check_var(const Check *c, u32 id)
     }
     if (v->flat) {
         const Flat *f = &g->flat.at[v->flat];
-        if (v->elem + type_local_elems(g, &v->type, v->at) > f->elems) {
+        if (v->elem + flat_elems(g, v) > f->elems) {
             verify_fail(c, E_MEMORY, "variable %s reaches beyond flat arena %s", path,
                         sym_str(g, f->name));
         }
@@ -67,9 +78,8 @@ static void check_vars(const Check *c)
         for (u32 k = 1; v->flat && k < i; k++) {
             const Var *w = &g->var.at[k];
             bool apart = v->stages && w->stages && !(v->stages & w->stages);
-            if (w->flat == v->flat && !apart &&
-                v->elem < w->elem + type_local_elems(g, &w->type, w->at) &&
-                w->elem < v->elem + type_local_elems(g, &v->type, v->at)) {
+            if (w->flat == v->flat && !apart && v->elem < w->elem + flat_elems(g, w) &&
+                w->elem < v->elem + flat_elems(g, v)) {
                 verify_fail(c, E_MEMORY, "variables %s and %s overlap in flat arena %s",
                             sym_str(g, w->path), sym_str(g, v->path),
                             sym_str(g, g->flat.at[v->flat].name));
@@ -1021,6 +1031,52 @@ static void check_cmds(const Check *c, const Step *st)
     }
 }
 
+static i32 command_at(const Step *st, u8 kind, i32 chunk, i32 micro)
+{
+    for (u32 i = 0; i < st->cmd.n; i++) {
+        const Cmd *k = &st->cmd.at[i];
+        if (k->kind == kind && k->chunk == chunk && k->micro == micro) {
+            return (i32)i;
+        }
+    }
+    return -1;
+}
+
+static bool has_slice(const Graph *g, u8 role, i32 stage, i32 chunk)
+{
+    for (u32 i = 1; i < g->chain.n; i++) {
+        const Chain *ch = &g->chain.at[i];
+        for (u32 k = 0; ch->role == role && k < ch->call.n; k++) {
+            if (ch->call.at[k].stage == stage && ch->call.at[k].chunk == chunk) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Every micro batch that goes forward comes back: first its gradient, then that of the weights. */
+static void check_round(const Check *c, const Step *st)
+{
+    static const u8 kinds[] = {CMD_BWD, CMD_BWDW}, roles[] = {ROLE_BWD, ROLE_BWDW};
+    for (u32 i = 0; i < st->cmd.n; i++) {
+        const Cmd *k = &st->cmd.at[i];
+        i32 before = (i32)i;
+        for (u32 j = 0; k->kind == CMD_FWD && j < 2; j++) {
+            if (!has_slice(c->g, roles[j], st->stage, k->chunk)) {
+                continue;
+            }
+            i32 at = command_at(st, kinds[j], k->chunk, k->micro);
+            if (at < before) {
+                verify_fail(c, E_PAIR, "stage %d: %s of micro batch %d %s", (int)st->stage,
+                            j ? "bwdw" : "bwd", (int)k->micro,
+                            at < 0 ? "never runs" : "runs before what it needs");
+            }
+            before = at;
+        }
+    }
+}
+
 /* ---- collectives over stages
  * --------------------------------------------------------------------------------------- */
 
@@ -1161,6 +1217,7 @@ void verify_run(Check *c)
     }
     for (u32 i = 1; i < g->step.n; i++) {
         check_arrivals(c, &g->step.at[i]);
+        check_round(c, &g->step.at[i]);
         for (u32 k = 1; k < i; k++) {
             check_sequences(c, &g->step.at[k], &g->step.at[i]);
         }

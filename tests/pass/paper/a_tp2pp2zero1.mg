@@ -4,6 +4,14 @@
 ; Shows: placement per atom (s@tp between the matmuls, r@tp and f@tp inside, P(dp) gradients); flat arenas
 ; F(tp) whose master and moments are F(dp) too; a weight on both stages with a gradient of its own outside
 ; the arena, P(pp), summed before the update; 1F1B with SENDRECV where a send meets a receive.
+;
+; test: mutate {s/^  sendrecv h1 to 1 .*/  send h1 to 1 micro=1\n  recv dh1 from 1 micro=0/;s/^  sendrecv dh1 to 0 .*/  send dh1 to 0 micro=0\n  recv h1 from 0 micro=1/} => deadlock: the stages wait for each other
+; test: mutate s/^  call tie () -> () stage=1$// => collective 1 of stages 0 and 1
+; test: mutate s/ = rmsnorm %19 %20 / = rmsnorm %17 %20 / => must be reduced before an op that is not linear
+; test: mutate s/ = matmul %42 %52 / = matmul %43 %52 / => nothing before it is
+; test: mutate s/^  %7 : f32\[b@dp s g r@tp e\] = matmul/  %7 : f32[b@dp s g e r@tp] = matmul/ => the op gives f32[b s g r e]
+; test: mutate s/^  accum wgu.grad %21$// => nothing is added to variable wgu.grad
+; test: mutate s/^  %22 : f32\[d\] P(dp) = all_reduce %21 {axis=.tp.}$/  %22 : f32[d] P(tp) = all_reduce %21 {axis=\"dp\"}/ => differ in placement
 mesh dp=2 tp=2 pp=2
 axis grid = dp tp pp
 op rmsnorm "x[.. d], w[d] -> y[.. d], saved r[..]:f32" kernel

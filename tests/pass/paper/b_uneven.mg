@@ -3,6 +3,12 @@
 ;
 ; Shows: a chain is a list of calls, not a trip count; equal bodies share a Func, other widths are other
 ; dims (d, d.1) and so other Funcs; stages are slices of the list; the residual stream changes its type.
+;
+; test: mutate s/call wide (h4) -> (h5) at=layers.4 layer=4 stage=1/call block (h4) -> (h5) at=layers.0 layer=4 stage=0/ => reg h4 is f32[b s d.1]
+; test: mutate s/^  send h4 to 1 micro=0$// => nobody has the other half
+; test: mutate s/ twin=4$/ twin=3/ => its twin 3 runs another Func
+; test: mutate s/at=layers.4 layer=4 stage=1$/at=layers.4 layer=4 stage=0/ => does not live on stage 0
+; test: mutate s/^dim d.1 = 96/dim d.1 = 64/ => %4 reaches from element 0 to 735
 mesh pp=2
 op gelu "x[.. f] -> y[.. f]" kernel
 op gelu_bwd "x[.. f], dy[.. f] -> dx[.. f]" kernel
@@ -140,15 +146,15 @@ func head loss
   out %4
 end
 
-reg x0 : f32[b s d] io "input"
+reg h0 : f32[b s d] io
 reg targets : i32[b s] io
-reg x1 : f32[b s d]
-reg x2 : f32[b s d]
-reg x3 : f32[b s d]
-reg x4 : f32[b s d.1]
-reg x5 : f32[b s d.1]
-reg x6 : f32[b s d.1]
-reg x7 : f32[b s d.1]
+reg h1 : f32[b s d]
+reg h2 : f32[b s d]
+reg h3 : f32[b s d]
+reg h4 : f32[b s d.1]
+reg h5 : f32[b s d.1]
+reg h6 : f32[b s d.1]
+reg h7 : f32[b s d.1]
 reg d7 : f32[b s d.1]
 reg d6 : f32[b s d.1]
 reg d5 : f32[b s d.1]
@@ -158,18 +164,18 @@ reg d2 : f32[b s d]
 reg d1 : f32[b s d]
 reg d0 : f32[b s d]
 
-chain fwd fwd (x0) -> (x7)
-  call block (x0) -> (x1) at=layers.0 layer=0 stage=0
-  call block (x1) -> (x2) at=layers.1 layer=1 stage=0
-  call block (x2) -> (x3) at=layers.2 layer=2 stage=0
-  call widen (x3) -> (x4) at=layers.3 layer=3 stage=0
-  call wide (x4) -> (x5) at=layers.4 layer=4 stage=1
-  call wide (x5) -> (x6) at=layers.5 layer=5 stage=1
-  call wide (x6) -> (x7) at=layers.6 layer=6 stage=1
+chain fwd fwd (h0) -> (h7)
+  call block (h0) -> (h1) at=layers.0 layer=0 stage=0
+  call block (h1) -> (h2) at=layers.1 layer=1 stage=0
+  call block (h2) -> (h3) at=layers.2 layer=2 stage=0
+  call widen (h3) -> (h4) at=layers.3 layer=3 stage=0
+  call wide (h4) -> (h5) at=layers.4 layer=4 stage=1
+  call wide (h5) -> (h6) at=layers.5 layer=5 stage=1
+  call wide (h6) -> (h7) at=layers.6 layer=6 stage=1
 end
 
-chain bwd bwd (x7 targets) -> ()
-  call head (x7 targets) -> (d7) stage=1
+chain bwd bwd (h7 targets) -> ()
+  call head (h7 targets) -> (d7) stage=1
   call wide.bwd (d7 _ _) -> (d6) at=layers.6 layer=6 stage=1 twin=7
   call wide.bwd (d6 _ _) -> (d5) at=layers.5 layer=5 stage=1 twin=6
   call wide.bwd (d5 _ _) -> (d4) at=layers.4 layer=4 stage=1 twin=5
@@ -187,19 +193,19 @@ save wide %3 -> wide.bwd %3 keep
 
 step 0
   fwd micro=0
-  send x4 to 1 micro=0
+  send h4 to 1 micro=0
   fwd micro=1
-  sendrecv x4 to 1 d4 from 1 micro=1 micro2=0
+  sendrecv h4 to 1 d4 from 1 micro=1 micro2=0
   bwd micro=0
   recv d4 from 1 micro=1
   bwd micro=1
 end
 
 step 1
-  recv x4 from 0 micro=0
+  recv h4 from 0 micro=0
   fwd micro=0
   bwd micro=0
-  sendrecv d4 to 0 x4 from 0 micro=0 micro2=1
+  sendrecv d4 to 0 h4 from 0 micro=0 micro2=1
   fwd micro=1
   bwd micro=1
   send d4 to 0 micro=1

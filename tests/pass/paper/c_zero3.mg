@@ -4,6 +4,11 @@
 ; Shows: place F(dp) on weights and accumulators; all_gather F -> R with skew=1, which prints as a rotated
 ; loop with its prologue; the gather again in the backward; reduce_scatter P -> F in front of the accum; a
 ; widths that dp does not divide (d = 10 over 4 ranks) are no trouble for a flat range.
+;
+; test: mutate s/^  accum u.grad %10$/  accum u.grad %9/ => differ in placement
+; test: mutate s/matmul %1 %3 {sum=.d.}$/matmul %1 %2 {sum=[d]}/ => comes from %2, which is a flat range
+; test: mutate s/flat=grad+900$/flat=grad+800/ => overlap in flat arena grad
+; test: mutate s/flat=weight+900$/flat=weight+901/ => reaches beyond flat arena weight
 mesh dp=4
 op relu2 "x[.. f] -> y[.. f]" kernel
 op relu2_bwd "x[.. f], dy[.. f] -> dx[.. f]" kernel

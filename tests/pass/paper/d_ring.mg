@@ -4,6 +4,11 @@
 ; Shows: s@cp~zigzag; a loop whose carried values are the running maximum, sum and output and the keys and
 ; values that travel; queries and `lo` are invariant; the first step is the loop's first trip, so that no
 ; rank needs a special case; buffers of the body apart from those that live across the loop.
+;
+; test: mutate s/^buf b5 scratch func=attn.ring @1024/buf b5 scratch func=attn.ring @256/ => is live while the loop uses the same bytes
+; test: mutate s/^  out %11:carry %12:carry %8:carry/  out %12:carry %8:carry %11:carry/ => outside, f32[b s g
+; test: mutate s/in %2 : f32.b s@cp~zigzag g e. .k./in %2 : f32[b s@cp g e] \"k\"/ => dim s is split over cp
+; test: mutate s/ring_end %10 %11 %12/ring_end %5 %11 %12/ => overwrites %5, which is used later
 mesh cp=2
 op ring_start "q[b s g r e] -> m[b s g r]:f32, z[b s g r]:f32, o[b s g r e]" kernel
 op ring_step "q[b s g r e], k[b s g e], v[b s g e], lo[b s]:i32, m[b s g r]:f32, z[b s g r]:f32, o[b s g r e] -> m2[b s g r]:f32, z2[b s g r]:f32, o2[b s g r e]" kernel inplace=m2:m inplace=z2:z inplace=o2:o

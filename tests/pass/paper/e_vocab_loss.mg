@@ -4,6 +4,13 @@
 ; Shows: role loss; sliced tokens and targets, an invariant weight, a stacked dx and summed dW and loss;
 ; three matmuls a chunk; dlogits in the buffer of the logits; M(tp) and P(tp) of the row statistics; the
 ; metric accumulates over micro batches.
+;
+; test: mutate s/^buf b1 scratch func=head.chunk @8704/buf b1 scratch func=head.chunk @8000/ => is live while the loop uses the same bytes
+; test: mutate s/P(tp) = matmul %13 %3 {sum=.v.}/P(tp) = matmul %5 %3 {sum=[v]}/ => overwrites %5 (logits), which is used later
+; test: mutate s/ce_sum %5 %7 %2$/ce_sum %5 %6 %2/ => is a partial maximum over tp
+; test: mutate s/pad 264/pad 265/ => cannot be cut
+; test: mutate s/trips=4$/trips=5/ => has 4 pieces for 5 trips
+; test: mutate s/^  accum .w.grad %8$// => nothing is added to variable /w.grad
 mesh tp=2
 op ce_max "l[.. v] -> m[..]:f32" kernel partial
 op ce_sum "l[.. v], m[..]:f32, t[..]:i32 -> z[..]:f32, p[..]:f32" kernel partial

@@ -3,6 +3,11 @@
 ;
 ; Shows: role bwdw; saves between three Funcs (fwd -> bwd, fwd -> bwdw, bwd -> bwdw); commands of three
 ; kinds in one list; a WAIT and SIGNAL between the compute lane and a second lane that sends.
+;
+; test: mutate s/^  bwdw micro=2$// => bwdw of micro batch 2 never runs
+; test: mutate s/^  signal 2$// => stage 0 waits for event 2
+; test: mutate s/^save block.bwd %5 -> block.bwdw %4 keep$// => comes from no reg and no save
+; test: mutate s/^  recv dh1 from 1 micro=1$/  recv dh1 from 1 micro=2/ => nobody has the other half
 mesh pp=2
 op gelu "x[.. f] -> y[.. f]" kernel
 op gelu_bwd "x[.. f], dy[.. f] -> dx[.. f]" kernel

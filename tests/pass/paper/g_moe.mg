@@ -4,6 +4,11 @@
 ; Shows: a dynamic dim (n: memory by its maximum, live count in a value); the permuted tokens split by
 ; origin (n@ep), turned by all_to_all into split by expert (x@ep) and back; a grouped matmul; the router's
 ; scores whole on every rank; a second loss sum (balance) as a metric of its own.
+;
+; test: mutate s/axis=.ep. dim=n to=x/axis=\"ep\" dim=n to=d/ => is not the one it names
+; test: mutate s/grouped_gate %9 %10/grouped_gate %8 %10/ => split over ep
+; test: mutate s/^var layers.0.counts : i32.x. P(ep)/var layers.0.counts : i32[x]/ => differ in placement
+; test: mutate s/count moe %7$/count moe %70/ => %70 is not defined in Func moe
 mesh ep=2
 op router "l[t x] -> gate[t k], id[t k]:i32, count[x]:i32" kernel partial
 op balance "l[t x] -> loss[]:f32" kernel partial

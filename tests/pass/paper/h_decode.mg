@@ -3,6 +3,11 @@
 ; Shows: roles prefill and decode; a cache as a Var of kind cache whose life is a request, as long as its
 ; maximum; an append in place (the result is a window on the variable's value, the write costs nothing);
 ; decode has one query a row (s.1 = 1), its length and position are values.
+;
+; test: mutate s/attention_step %7 %13 %15 %2/attention_step %7 %12 %15 %2/ => overwrites %12, which is used later
+; test: mutate s/^  write k %13$/  write wk %13/ => variable wk is f32[d g e]
+; test: mutate s/ = add %1 %19$/ = add %1 %18/ => the other operands are not
+; test: mutate s/^  call block.decode (token pos) -> (h2)/  call block.decode (prompt pos) -> (h2)/ => reg prompt is f32[b s d]
 mesh tp=2
 op rmsnorm "x[.. d], w[d] -> y[.. d], saved r[..]:f32" kernel
 op append "c[b S g e], k[b s g e], pos[b]:i32 -> c2[b S g e]" kernel inplace=c2:c

@@ -3,6 +3,14 @@
 ; Shows: a stat (counts) summed over micro batches and ranks, read and reset by the update; a bias that is
 ; no weight but is saved; an average of a weight as a Var beside it; a node for the last micro batch only;
 ; regions, flat arena, buffers, saves and regs with their bytes.
+;
+; test: mutate s/^reg dg : \(.*\) @12544/reg dg : \1 @12352/ => live in the same bytes
+; test: mutate s/^buf b2 scratch func=update @0 bytes=128/buf b2 scratch func=update @0 bytes=64/ => does not fit into buffer b2
+; test: mutate s/ life=1..3$/ life=1..2/ => its buffer b2 lives 1..2
+; test: mutate s/^region grads @4096/region grads @4000/ => overlap
+; test: mutate s/^  accum w.grad %5$// => nothing is added to variable w.grad
+; test: mutate s/^chain upd/chian upd/ => no statement starts with
+; test: mutate s/ = keep %5 {axis=.dp.}$/ = copy %5/ => nothing before it is
 mesh dp=2
 op scores "l[t x], bias[x] -> gate[t x], count[x]" kernel partial
 op scores_bwd "gate[t x], dy[t x] -> dl[t x]" kernel inplace=dl:dy
