@@ -698,7 +698,7 @@ static int manifest_load(mg_run *r, const char *dir, bool state, bool into)
     if (rc == MG_OK && into && state) {
         r->step = m.step;
         r->samples = m.samples;
-        if (m.data_seed != mg_conf_int(&r->conf, "data.seed", 1))
+        if (r->train != NULL && m.data_seed != mg_conf_int(&r->conf, "data.seed", 1))
             mg_log_line(&r->log,
                         "note: data.seed was %" PRId64 " in %s; rows come in another order now",
                         m.data_seed, dir);

@@ -12,6 +12,9 @@ static const mg_key own[] = {
     {"resume", "str", "", "default", "run", "auto, never, or a run or checkpoint folder"},
     {"ckpt", "str", "", "default", "run", "checkpoint of eval and sample; empty: the newest run's"},
     {"prompt", "str", "", "default", "run", "text that sample continues"},
+    {"seed", "int", "0", "default", "run", "another sample: added to train.seed"},
+    {"by_position", "bool", "false", "default", "run",
+     "eval: loss of the first 8 and the last 64 tokens of a row, too"},
     {"dump", "list", "", "default", "run", "what@step,...: grads, weights, marked; to safetensors"},
 };
 enum { OWN = sizeof own / sizeof *own };
@@ -75,7 +78,8 @@ static const Unit count_units[] = {{"", 1},    {"k", 1e3},  {"K", 1e3}, {"M", 1e
 bool mg_parse_size(const char *s, double *bytes)
 {
     static const Unit units[] = {{"", 1},         {"B", 1},        {"kB", 1e3},     {"KB", 1e3},
-                                 {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"KiB", 0x1p10},
+                                 {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12},    {"K", 1e3},
+                                 {"M", 1e6},      {"G", 1e9},      {"T", 1e12},     {"KiB", 0x1p10},
                                  {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {NULL, 0}};
     return number_unit(s, units, bytes) && *bytes >= 0;
 }

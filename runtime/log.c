@@ -56,23 +56,31 @@ char *mg_log_newest(const char *name)
     return dir.p;
 }
 
+/* *out stays NULL where nothing can be written: the caller goes on without files. */
 static int next_folder(const char *name, char **out)
 {
-    mg_text plain = {0};
+    mg_text plain = {0}, dir = {0};
+    bool made = mkdir("runs", 0777) == 0 || errno == EEXIST;
     plain_name(name, &plain);
-    MG_TRY(mg_mkdirs("runs"));
-    for (long k = newest_number(plain.p) + 1;; k++) {
-        mg_text dir = {0};
+    for (long k = newest_number(plain.p) + 1; made; k++) {
+        dir.n = 0;
         mg_text_printf(&dir, "runs/%s-%ld", plain.p, k);
-        if (mkdir(dir.p, 0777) == 0 || errno != EEXIST) {
-            mg_text_free(&plain);
-            *out = dir.p;
-            return access(dir.p, W_OK) == 0
-                       ? MG_OK
-                       : mg_fail(MG_STORAGE, "%s: cannot make it: %s", dir.p, strerror(errno));
-        }
-        mg_text_free(&dir);
+        made = mkdir(dir.p, 0777) == 0;
+        if (made || errno != EEXIST)
+            break;
+        made = true;
     }
+    int err = errno;
+    mg_text_free(&plain);
+    if (made) {
+        *out = dir.p;
+        return MG_OK;
+    }
+    mg_text_free(&dir);
+    *out = NULL;
+    return err == EROFS || err == EACCES
+               ? MG_OK
+               : mg_fail(MG_STORAGE, "runs: cannot make a run folder: %s", strerror(err));
 }
 
 /* The lock is the kernel's and ends with the process; the text in it only says who holds it. */
@@ -136,9 +144,15 @@ void mg_log_start(mg_log *l, bool quiet)
 
 int mg_log_open(mg_log *l, const char *dir, const char *name, int64_t step)
 {
-    if (*dir == 0)
+    if (*dir == 0) {
         MG_TRY(next_folder(name, &l->dir));
-    else if ((l->dir = strdup(dir)) == NULL)
+        if (l->dir == NULL) {
+            mg_log_line(l, "note: this folder is read-only: nothing is logged or saved; out=DIR "
+                           "names another");
+            return MG_OK;
+        }
+    }
+    if (*dir != 0 && (l->dir = strdup(dir)) == NULL)
         mg_die(MG_NO_FIT, "no memory");
     MG_TRY(mg_mkdirs(l->dir));
     MG_TRY(folder_lock(l));

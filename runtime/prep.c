@@ -510,6 +510,7 @@ static int data_run(int argc, char **argv, Options *o)
 
 int mg_data_main(int argc, char **argv)
 {
+    mg_std_open();
     Options o = {.key = "text", .seed = 1, .file = calloc((size_t)argc + 1, sizeof *o.file)};
     int rc = o.file != NULL ? data_run(argc, argv, &o) : mg_fail(MG_NO_FIT, "no memory");
     if (fflush(stdout) != 0 && rc == MG_OK)

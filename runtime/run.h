@@ -17,9 +17,11 @@ typedef struct {
     mg_data *train, *valid; /* NULL = not given                                    */
     const mg_io *tokens, *targets, *logits; /* logits: NULL = the model has no head */
     const mg_var *loss_sum, *count, *gnorm; /* metrics; gnorm may be NULL */
-    int64_t global, micros;            /* rows of a step; micro batches of a step             */
-    int64_t step, steps;               /* updates done; updates wanted                        */
-    uint64_t samples;                  /* rows consumed                                       */
+    int64_t global, micros; /* rows of a step; micro batches of a step             */
+    int64_t step, steps;    /* updates done; updates wanted                        */
+    uint64_t samples;       /* rows consumed                                       */
+    int64_t best_step;      /* of the best evaluation; 0 = none                    */
+    double best_loss;
     int64_t saved;                     /* step of the newest checkpoint of this run, or -1    */
     int32_t *row_tokens, *row_targets; /* [global seq] the rows of a step                     */
     bool overfit;                      /* every step reads the rows of the first              */
@@ -36,8 +38,9 @@ int mg_run_train(mg_run *r);
 /* One forward pass of zeros: touches the memory and gives the seconds it took; 0 without `eval`. */
 double mg_run_probe(mg_run *r);
 
-/* Mean loss over data.valid; *targets = how many it was taken over. */
-int mg_run_eval(mg_run *r, double *loss, int64_t *targets);
+/* Mean loss over data.valid at the tokens [from, to) of each row; *targets = how many it was taken
+ * over. */
+int mg_run_eval(mg_run *r, int from, int to, double *loss, int64_t *targets);
 
 /* ---- sample.c ---- */
 

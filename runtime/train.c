@@ -176,33 +176,52 @@ static int step_run(mg_run *r, mg_progress *p)
 
 /* ---- evaluation ---- */
 
-int mg_run_eval(mg_run *r, double *loss, int64_t *targets)
+/* Takes the targets outside [from, to) of each row away. */
+static void targets_keep(int32_t *targets, int64_t rows, int seq, int from, int to)
 {
-    const mg_model *m = r->m;
-    uint64_t windows = mg_data_windows(r->valid), row = (uint64_t)m->micro;
-    bool whole = strcmp(r->conf.verb, "eval") == 0 &&
-                 strcmp(mg_conf_origin(&r->conf, "eval.batches"), "command line") != 0;
-    int64_t limit = whole ? 0 : mg_conf_int(&r->conf, "eval.batches", 20);
-    uint64_t batches = (windows + row - 1) / row;
-    if (limit > 0 && (uint64_t)limit < batches)
-        batches = (uint64_t)limit;
-    /* The rows of the step are free between two steps; global >= micro. */
-    int32_t *tokens = r->row_tokens, *aim = r->row_targets;
+    for (int64_t i = 0; i < rows * seq; i++)
+        if (i % seq < from || i % seq >= to)
+            targets[i] = -1;
+}
+
+/* Micro batch b of the evaluation into the rows of the step, which are free between two steps. Rows
+ * behind the last window have no targets. */
+static int windows_read(mg_run *r, uint64_t b)
+{
+    uint64_t windows = mg_data_windows(r->valid), row = (uint64_t)r->m->micro,
+             seq = (uint64_t)r->m->seq;
+    memset(r->row_tokens, 0, row * seq * sizeof *r->row_tokens);
+    memset(r->row_targets, 0xff, row * seq * sizeof *r->row_targets);
+    for (uint64_t i = 0; i < row && b * row + i < windows; i++)
+        MG_TRY(mg_data_window(r->valid, b * row + i, r->row_tokens + i * seq,
+                              r->row_targets + i * seq));
+    return MG_OK;
+}
+
+/* The verb `eval` takes all of it unless the command line limits it. */
+static uint64_t eval_batches(const mg_run *r)
+{
+    const mg_conf *c = &r->conf;
+    bool whole = strcmp(c->verb, "eval") == 0 &&
+                 strcmp(mg_conf_origin(c, "eval.batches"), "command line") != 0;
+    uint64_t row = (uint64_t)r->m->micro, all = (mg_data_windows(r->valid) + row - 1) / row;
+    int64_t limit = whole ? 0 : mg_conf_int(c, "eval.batches", 20);
+    return limit > 0 && (uint64_t)limit < all ? (uint64_t)limit : all;
+}
+
+int mg_run_eval(mg_run *r, int from, int to, double *loss, int64_t *targets)
+{
+    uint64_t batches = eval_batches(r);
     metrics_zero(r);
     *targets = 0;
     for (uint64_t b = 0; b < batches && stop_signal == 0; b++) {
-        for (uint64_t i = 0; i < row; i++) {
-            int32_t *to = tokens + i * (uint64_t)m->seq, *aim_to = aim + i * (uint64_t)m->seq;
-            memset(to, 0, (size_t)m->seq * sizeof *to);
-            memset(aim_to, 0xff, (size_t)m->seq * sizeof *aim_to); /* all -1: no row, no loss */
-            if (b * row + i < windows)
-                MG_TRY(mg_data_window(r->valid, b * row + i, to, aim_to));
-        }
-        *targets += targets_count(aim, (int64_t)row * m->seq);
-        batch_put(r, tokens, aim);
+        MG_TRY(windows_read(r, b));
+        targets_keep(r->row_targets, r->m->micro, r->m->seq, from, to);
+        *targets += targets_count(r->row_targets, (int64_t)r->m->micro * r->m->seq);
+        batch_put(r, r->row_tokens, r->row_targets);
         if (r->poison)
             mg_poison(&r->c, MG_SCRATCH);
-        m->eval(&r->c);
+        r->m->eval(&r->c);
     }
     double count = metric_get(r, r->count);
     *loss = count > 0 ? metric_get(r, r->loss_sum) / count : 0;
@@ -231,11 +250,15 @@ static int eval_report(mg_run *r)
     double loss, from = mg_now();
     int64_t targets;
     char took[32];
-    MG_TRY(mg_run_eval(r, &loss, &targets));
+    MG_TRY(mg_run_eval(r, 0, r->m->seq, &loss, &targets));
     if (stop_signal != 0)
         return MG_OK; /* only a part was seen */
     mg_log_line(&r->log, "step %" PRId64 "  valid loss %.4f over %" PRId64 " targets (%s)", r->step,
                 loss, targets, mg_span(mg_now() - from, took));
+    if (r->best_step == 0 || loss < r->best_loss) {
+        r->best_step = r->step;
+        r->best_loss = loss;
+    }
     mg_text t = {0};
     mg_text_printf(&t, "{\"step\":%" PRId64 ",\"eval_loss\":", r->step);
     mg_json_num(&t, loss);
@@ -286,7 +309,7 @@ static int step_after(mg_run *r, Pace *p)
     bool timed = p->save_interval > 0 && mg_now() - p->saved > p->save_interval;
     if (due(r->step, p->save_every) || timed || last || stop_signal != 0 || save_signal != 0) {
         save_signal = 0;
-        if (!r->overfit)
+        if (r->log.dir != NULL)
             MG_TRY(mg_ckpt_save(r));
         p->saved = mg_now();
     }
@@ -298,8 +321,22 @@ static int stop_code(const mg_run *r)
 {
     bool typed = stop_signal == SIGINT;
     return mg_fail(typed ? MG_INTERRUPTED : MG_PREEMPTED,
-                   "stopped by %s after step %" PRId64 "; saved in %s",
-                   typed ? "Ctrl-C" : "a signal", r->step, r->log.dir);
+                   "stopped by %s after step %" PRId64 "; %s%s", typed ? "Ctrl-C" : "a signal",
+                   r->step, r->saved == r->step ? "saved in " : "nothing was saved",
+                   r->saved == r->step ? r->log.dir : "");
+}
+
+/* The last lines: what was done and where it is. */
+static void summary(mg_run *r, int64_t first, double seconds)
+{
+    char took[32];
+    double tokens = (double)(r->step - first) * (double)r->global * r->m->seq;
+    mg_log_line(&r->log, "done: %" PRId64 " steps, %.0f tokens in %s, %.0f tok/s", r->step - first,
+                tokens, mg_span(seconds, took), tokens / (seconds > 0 ? seconds : 1));
+    if (r->best_step > 0)
+        mg_log_line(&r->log, "best valid loss %.4f at step %" PRId64, r->best_loss, r->best_step);
+    if (r->saved >= 0)
+        mg_log_line(&r->log, "checkpoint of step %" PRId64 " in %s", r->saved, r->log.dir);
 }
 
 int mg_run_train(mg_run *r)
@@ -317,7 +354,8 @@ int mg_run_train(mg_run *r)
     r->c.scalar.clip = mg_conf_num(c, "train.clip", 1);
     r->c.scalar.seed = (uint64_t)mg_conf_int(c, "train.seed", 1);
     signals_catch();
-    double first = 0;
+    double first = 0, from = mg_now();
+    int64_t first_step = r->step;
     while (r->step < r->steps) {
         MG_TRY(step_run(r, &g));
         if (first == 0)
@@ -327,6 +365,8 @@ int mg_run_train(mg_run *r)
         if (stop_signal != 0)
             return stop_code(r);
     }
+    if (r->step > first_step)
+        summary(r, first_step, mg_now() - from);
     if (r->overfit && !(g.loss < 0.5 * first))
         return mg_fail(MG_BAD,
                        "overfit: the loss of one batch went from %.4f to %.4f in %" PRId64

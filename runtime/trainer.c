@@ -207,8 +207,10 @@ static int state_open(mg_run *r)
         r->saved = r->step;
     if (!r->conf.dry_run && !r->overfit) {
         MG_TRY(mg_log_open(&r->log, from != NULL && !fork ? from : out, r->m->name, r->step));
-        mg_ckpt_sweep(r);
-        MG_TRY(run_json(r));
+        if (r->log.dir != NULL) {
+            mg_ckpt_sweep(r);
+            MG_TRY(run_json(r));
+        }
     }
     if (dir != NULL)
         mg_log_line(&r->log, "%s %s: step %" PRId64, from != NULL ? "resumed from" : "weights of",
@@ -304,15 +306,24 @@ static int verb_eval(mg_run *r)
     MG_TRY(trained_open(r));
     if (r->m->eval == NULL)
         return mg_fail(MG_USAGE, "%s has no evaluation", r->m->name);
-    MG_TRY(mg_run_eval(r, &loss, &targets));
+    MG_TRY(mg_run_eval(r, 0, r->m->seq, &loss, &targets));
     printf("step %" PRId64 "  valid loss %.6f over %" PRId64 " targets\n", r->step, loss, targets);
+    int seq = r->m->seq, last = seq > 64 ? seq - 64 : 0;
+    if (!mg_conf_bool(&r->conf, "by_position", false))
+        return MG_OK;
+    MG_TRY(mg_run_eval(r, 0, 8, &loss, &targets));
+    printf("  tokens 0-7 of a row: %.6f over %" PRId64 " targets\n", loss, targets);
+    MG_TRY(mg_run_eval(r, last, seq, &loss, &targets));
+    printf("  tokens %d-%d of a row: %.6f over %" PRId64 " targets\n", last, seq - 1, loss,
+           targets);
     return MG_OK;
 }
 
 static int verb_sample(mg_run *r)
 {
     MG_TRY(trained_open(r));
-    r->c.scalar.seed = (uint64_t)mg_conf_int(&r->conf, "train.seed", 1);
+    r->c.scalar.seed =
+        (uint64_t)(mg_conf_int(&r->conf, "train.seed", 1) + mg_conf_int(&r->conf, "seed", 0));
     const char *prompt = mg_conf_str(&r->conf, "prompt", "");
     return mg_run_sample(r, *prompt != 0 ? prompt : mg_conf_str(&r->conf, "sample.prompt", ""));
 }
@@ -342,6 +353,7 @@ static int verb_run(mg_run *r)
 int mg_trainer(int argc, char **argv, const mg_model *m)
 {
     mg_run r = {.m = m};
+    mg_std_open();
     int rc = mg_conf_parse(&r.conf, m, argc, argv);
     mg_log_start(&r.log, r.conf.quiet);
     if (rc == MG_OK)
