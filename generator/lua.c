@@ -411,6 +411,12 @@ static int core_op_add(lua_State *L)
         (g->op.at[known].flags & OF_STRUCT)) { /* C knows the op; its rule adds the calculus */
         Op *o = &g->op.at[known];
         o->doc = op.doc, o->loc = op.loc, o->vjp = op.vjp, o->ref = op.ref, o->flops = op.flops;
+        if (op.body_text) {
+            o->sig_text = op.sig_text, o->body_text = op.body_text;
+            o->sig = sig_parse(g, op.loc, sym_str(g, op.sig_text));
+            o->body = body_parse(g, op.loc, o->sig, sym_str(g, op.body_text));
+            o->flags |= OF_BODY;
+        }
         lua_pushinteger(L, known);
         return 1;
     }

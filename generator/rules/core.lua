@@ -41,6 +41,7 @@ op "count_if" {
 }
 op "stop" { doc = "x, but no gradient flows", sig = "x[..] -> y[..]", nograd = true, body = "y = x" }
 
+op "cast"   { doc = "x in another type: attribute dtype", sig = "x[..] -> y[..]", body = "y = x" } -- its type rule is in sig.c
 op "zero"   { doc = "all zeros", sig = "-> y[..]", nograd = true, body = "y = 0.0" }
 op "gscale" { doc = "what a unit of summed loss weighs, a run-time scalar", sig = "-> y[]:f32", nograd = true, body = "y = gscale" }
 op "at_pos" {
