@@ -90,7 +90,7 @@ static const char *node_note(Fn *fn, u32 node)
     Graph *g = fn->g;
     const Node *n = &g->node.at[node];
     const char *at = "", *file = sym_str(g, n->loc.file), *slash = strrchr(file, '/');
-    if (n->loc.line && n->loc.file == g->func.at[fn->cf->func].loc.file)
+    if (n->loc.line && n->loc.file == fn->cf->loc.file)
         at = arena_fmt(g->arena, ":%d", n->loc.line);
     else if (n->loc.line)
         at = arena_fmt(g->arena, "%.10s:%d", slash ? slash + 1 : file, n->loc.line);
@@ -98,7 +98,7 @@ static const char *node_note(Fn *fn, u32 node)
     const char *cost = g->kern.at[g->inst.at[n->kern].kern].name && flops > 0
                            ? amount(g, flops, "FLOP")
                            : amount(g, (f64)node_traffic(g, node), "B");
-    const char *path = sym_str(g, n->path);
+    const char *path = node_weight(g, node) ? node_weight(g, node) : sym_str(g, n->path);
     int room = 19 - (int)strlen(at);
     u64 len = strlen(path);
     if ((i64)len > room)
@@ -154,30 +154,56 @@ static const char *last_part(const char *path)
     return dot && dot[1] ? dot + 1 : path;
 }
 
-/* What a value is called: its mark or module, the result's name where a node has several;
- * cotangents with a d. */
-static const char *value_word(Graph *g, u32 value)
+/* Is node the only one of its module in its Func that prints code? Then the module's name says it
+ * all. */
+static bool alone(Graph *g, u32 node)
+{
+    const Func *f = &g->func.at[g->node.at[node].func];
+    for (u32 i = 0; i < f->node.n; i++) {
+        const Node *n = &g->node.at[f->node.at[i]];
+        if (f->node.at[i] != node && n->kern && n->path == g->node.at[node].path)
+            return false;
+    }
+    return true;
+}
+
+static const char *port_name(Graph *g, u32 value)
 {
     const Value *v = &g->value.at[value];
     const Node *n = &g->node.at[v->node];
-    const char *path = sym_str(g, v->path);
-    if (!*path && v->node)
-        path = sym_str(g, n->path);
-    path = last_part(path);
+    if (is_op(g, v->node, "fused"))
+        return v->out < g->body.at[n->body]->out.n
+                   ? sym_str(g, g->body.at[n->body]->out.at[v->out].name)
+                   : "";
     const Op *op = &g->op.at[n->op];
-    const char *port = "";
-    if (v->node && n->nout > 1) {
-        if (op->sig && v->out < op->sig->out.n)
-            port = sym_str(g, op->sig->out.at[v->out].name);
-        else if (n->body && is_op(g, v->node, "fused") && v->out < g->body.at[n->body]->out.n)
-            port = sym_str(g, g->body.at[n->body]->out.at[v->out].name);
-    } else if (v->node && is_op(g, v->node, "matmul") && n->pass == sym(g, "autodiff"))
-        port = "dx";
-    if (!*path)
-        path = *port ? port : v->node ? sym_str(g, op->name) : "x";
-    else if (*port && !v->path)
-        path = arena_fmt(g->arena, "%s_%s", path, port);
-    return path;
+    return op->sig && v->out < op->sig->out.n ? sym_str(g, op->sig->out.at[v->out].name) : "";
+}
+
+/* What a value is called: its mark, its product's weight, its module, or its op and result. */
+static const char *value_word(Graph *g, u32 value)
+{
+    const Value *v = &g->value.at[value];
+    const char *path = last_part(sym_str(g, v->path));
+    if (!v->node)
+        return *path ? path : "x";
+    if ((v->flags & (VF_MARKED | VF_RESID)) && *path)
+        return path;
+    const Node *n = &g->node.at[v->node];
+    if (g->op.at[n->op].flags & OF_VIEW) /* a concat is named after its first part */
+        return value_word(g, g->arg.at[n->in]);
+    if (node_weight(g, v->node)) {
+        const char *name = last_part(node_name(g, v->node));
+        u64 len = strlen(name);
+        const char *product = strrchr(name, '_');
+        return !strcmp(product, "_mm") ? arena_fmt(g->arena, "%.*s", (int)(len - 3), name) : name;
+    }
+    const char *ops = node_ops(g, v->node), *word = ops, *port = port_name(g, value);
+    path = last_part(sym_str(g, n->path));
+    if (*path && alone(g, v->node))
+        word = path;
+    if (v->out && *port && !strncmp(ops, "attention_bwd", 13))
+        return arena_fmt(g->arena, "attention_%s", port);
+    return v->out && *port ? arena_fmt(g->arena, "%s_%s", word, port) : word;
 }
 
 /* ==== fields of the table of calls ===============================================================
@@ -276,6 +302,19 @@ static const Save *save_to(const Graph *g, u32 func, u32 value)
     return NULL;
 }
 
+/* Inside a backward Func a save is called what the forward calls it, and the one result dx. */
+static const char *local_word(Fn *fn, u32 value)
+{
+    Graph *g = fn->g;
+    const Func *f = &g->func.at[g->value.at[value].func];
+    const Save *s = g->value.at[value].node ? NULL : save_to(g, g->value.at[value].func, value);
+    if (s)
+        return value_word(g, s->from_value);
+    if (f->role == ROLE_BWD && f->out.n == 1 && f->out.at[0] == value)
+        return "dx";
+    return value_word(g, value);
+}
+
 static bool reg_brings(const Graph *g, u32 func, u32 index)
 {
     for (u32 c = 1; c < g->chain.n; c++) {
@@ -357,7 +396,8 @@ static const char *base_address(Fn *fn, Scope *sc, u32 base, bool *inline_)
     if (out >= 0 && sc->up)
         return stacked_address(fn, sc, (u32)out);
     if (out >= 0 && !(v->buf && g->buf.at[v->buf].region == REGION_SAVED)) {
-        const char *k = field(fn, FIELD_OUT, 0, (u32)out, value_word(g, base), value_note(g, base));
+        const char *k =
+            field(fn, FIELD_OUT, 0, (u32)out, local_word(fn, base), value_note(g, base));
         return arena_fmt(g->arena, "AT(c, k->%s)", k);
     }
     return buffer_address(fn, base);
@@ -372,7 +412,7 @@ static bool is_const(const Graph *g, u32 base)
 static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
 {
     Graph *g = fn->g;
-    const char *name = sym_str(g, local_unique(fn, value_word(g, base)));
+    const char *name = sym_str(g, local_unique(fn, local_word(fn, base)));
     char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
                            dtype_ctype(g->value.at[base].type.dtype));
     char *line = arena_fmt(g->arena, "%*s%-12s *%-14s = %s;", (int)(4 + 4 * sc->depth), "", type,
@@ -480,7 +520,8 @@ static bool draws(const Graph *g, u32 node)
     return b && body_has_rand(b);
 }
 
-/* Where its random numbers belong: the layer; the module path is a constant of the kernel's text. */
+/* Where its random numbers belong: the layer; the module path is a constant of the kernel's text.
+ */
 static const char *site_text(Fn *fn)
 {
     const char *k = field(fn, FIELD_LAYER, 0, 0, "layer", "number in the stack, -1: none");
@@ -616,13 +657,13 @@ static const struct {
 };
 
 /* "block.bwd" and role backward: block_bwd. */
-static Sym func_name(Emit *e, const Func *f)
+Sym func_c_name(Graph *g, u32 func)
 {
-    Graph *g = e->g;
+    const Func *f = &g->func.at[func];
     const char *name = sym_str(g, f->name), *suffix = roles[f->role].suffix;
     u64 n = strlen(name), m = strlen(suffix);
     bool has = n > m && !strcmp(name + n - m, suffix);
-    return name_unique(e, c_name(g, arena_fmt(g->arena, has ? "%s" : "%s_%s", name, suffix)));
+    return c_name(g, arena_fmt(g->arena, has ? "%s" : "%s_%s", name, suffix));
 }
 
 /* "layers 0..3", of the calls in all chains. */
@@ -648,8 +689,10 @@ void emit_func(Emit *e, u32 func)
 {
     Graph *g = e->g;
     const Func *f = &g->func.at[func];
-    CFunc cf = {.func = func};
-    cf.name = func_name(e, f);
+    CFunc cf = {.func = func, .loc = f->loc};
+    for (u32 i = 0; i < f->node.n && !cf.loc.line; i++)
+        cf.loc = g->node.at[f->node.at[i]].loc;
+    cf.name = name_unique(e, func_c_name(g, func));
     cf.type = name_unique(e, sym_fmt(g, "%s_k", sym_str(g, cf.name)));
     Fn fn = {.e = e, .g = g, .cf = &cf};
     fn.local = arena_alloc(g->arena, g->value.n * sizeof *fn.local);
@@ -658,7 +701,7 @@ void emit_func(Emit *e, u32 func)
     print_nodes(&fn, &top);
     cf.decl = top.decl;
     cf.line = top.line;
-    const char *loc = loc_text(g, f->loc);
+    const char *loc = loc_text(g, cf.loc);
     cf.title = comment_safe(
         g,
         arena_fmt(g->arena, "%s, %s.%s%s%s%s", sym_str(g, f->name), roles[f->role].word,

@@ -31,6 +31,7 @@ typedef struct {
 
 typedef struct {
     u32 func;
+    Loc loc;           /* of the Func, else of its first node                             */
     Sym name, type;    /* block_fwd, block_fwd_k                                          */
     const char *title; /* for the comment above it                                        */
     VEC(Field) field;

@@ -625,6 +625,28 @@ static u32 main_member(const Fuse *f, const Group *s)
     return best;
 }
 
+/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named after its main op. */
+static Attr ops_attr(const Fuse *f, const Group *s, u32 main)
+{
+    Graph *g = f->g;
+    Text t = {0};
+    const char *back = NULL, *name = sym_str(g, op_of(f->g, main)->name);
+    for (u32 i = 0; i < s->node.n && !back; i++) {
+        const char *op = strstr(name, ".bwd") ? name : sym_str(g, op_of(g, s->node.at[i])->name);
+        back = strstr(op, ".bwd") ? op : NULL;
+    }
+    if (back) {
+        text_fmt(g->arena, &t, "%.*s_bwd", (int)(strstr(back, ".bwd") - back), back);
+    }
+    for (u32 i = 0, n = 0; i < s->node.n && !back && n < 3; i++) {
+        const char *op = sym_str(g, op_of(g, s->node.at[i])->name);
+        if (!t.n || !strstr(text_str(g->arena, &t), op)) {
+            text_fmt(g->arena, &t, "%s%s", n++ ? "_" : "", op);
+        }
+    }
+    return (Attr){.key = sym(g, "ops"), .kind = AT_SYM, .sym = sym(g, text_str(g->arena, &t))};
+}
+
 static void fuse_group(Fuse *f, u32 group)
 {
     Graph *g = f->g;
@@ -645,7 +667,8 @@ static void fuse_group(Fuse *f, u32 group)
         u32 main = main_member(f, s), fused = op_find(g, "fused");
         assert(fused);
         vec_push(g->arena, &g->body, m.b);
-        u32 id = node_add_typed(g, f->func, fused, m.in.at, m.in.n, NULL, 0, m.type.at, m.type.n);
+        Attr ops = ops_attr(f, s, main);
+        u32 id = node_add_typed(g, f->func, fused, m.in.at, m.in.n, &ops, 1, m.type.at, m.type.n);
         Node *n = &g->node.at[id];
         const Node *o = &g->node.at[main];
         n->body = g->body.n - 1;

@@ -661,6 +661,10 @@ void lua_print_config(Graph *g);                             /* every key, value
 u32 value_sink(const Graph *g, u32 value);
 bool value_adds(const Graph *g, u32 value); /* its producer adds into it: merged accum, or a sum result of a loop body */
 bool node_adds(const Graph *g, u32 node);   /* one of its results adds: it takes the extra `int beta`  */
+const char *node_ops(Graph *g, u32 node);   /* "add_rmsnorm", "rope_bwd": what a node computes */
+const char *node_weight(Graph *g, u32 node); /* of a matmul: the weight it reads or whose gradient it is; or NULL */
+const char *node_name(Graph *g, u32 node);  /* "attn_qkv_mm": what it computes where; not unique */
+Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
 

@@ -208,19 +208,75 @@ static const char *short_path(const char *path)
     return at;
 }
 
-static const char *role_suffix(const Graph *g, u32 node)
+const char *node_ops(Graph *g, u32 node)
 {
-    u8 role = g->func.at[g->node.at[node].func].role;
-    if (op_is(g, node, "matmul")) {
-        if (node_adds(g, node))
-            return "_dw";
-        return role == ROLE_BWD || role == ROLE_BWDW ? "_dx" : "_mm";
-    }
-    return role == ROLE_BWD || role == ROLE_BWDW ? "_bwd" : role == ROLE_UPD ? "" : "_fwd";
+    const Attr *ops = node_attr(g, node, "ops");
+    const char *name = sym_str(g, ops ? ops->sym : g->op.at[g->node.at[node].op].name);
+    const char *back = strstr(name, ".bwd");
+    return back ? arena_fmt(g->arena, "%.*s_bwd", (int)(back - name), name) : name;
 }
 
-static bool name_taken(const Graph *g, Sym name)
+const char *node_weight(Graph *g, u32 node)
 {
+    const Node *n = &g->node.at[node];
+    u32 sink = op_is(g, node, "matmul") ? value_sink(g, n->out) : 0;
+    for (u32 i = 0; i < n->nin && !sink && op_is(g, node, "matmul"); i++) {
+        const Value *v = &g->value.at[g->arg.at[n->in + i]];
+        u32 from = g->value.at[v->base].node;
+        sink = from && op_is(g, from, "read") ? from : 0;
+    }
+    if (!sink)
+        return NULL;
+    const char *name = sym_str(g, g->func.at[n->func].formal.at[g->node.at[sink].formal - 1].name);
+    name += *name == '/';
+    u64 len = strlen(name);
+    bool grad = len > 5 && !strcmp(name + len - 5, ".grad");
+    return arena_fmt(g->arena, "%.*s", (int)(len - (grad ? 5 : 0)), name);
+}
+
+/* attn.wqkv: attn_qkv; head.w: head. The letter w of a weight says nothing in the name of a
+ * product. */
+static const char *product_word(Graph *g, const char *weight)
+{
+    const char *dot = strrchr(weight, '.'), *last = dot ? dot + 1 : weight;
+    int front = (int)(last - weight);
+    if (*last != 'w')
+        return weight;
+    return last[1] ? arena_fmt(g->arena, "%.*s%s", front, weight, last + 1)
+                   : arena_fmt(g->arena, "%.*s", front ? front - 1 : 1, weight);
+}
+
+/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_2_rmsnorm_bwd, attention_fwd.
+ */
+const char *node_name(Graph *g, u32 node)
+{
+    const Node *n = &g->node.at[node];
+    u8 role = g->func.at[n->func].role;
+    const char *path = short_path(sym_str(g, n->path)), *ops = node_ops(g, node);
+    if (op_is(g, node, "matmul")) {
+        const char *weight = node_weight(g, node);
+        bool back = role == ROLE_BWD || role == ROLE_BWDW || n->pass == sym(g, "autodiff");
+        return arena_fmt(g->arena, "%s%s",
+                         weight  ? product_word(g, short_path(weight))
+                         : *path ? path
+                                 : "p",
+                         node_adds(g, node)            ? "_dw"
+                         : back && role != ROLE_LOGITS ? "_dx"
+                                                       : "_mm");
+    }
+    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
+    if (g->op.at[n->op].flags & OF_KERNEL || !*last)
+        return strstr(ops, "_bwd") || !*last ? ops : arena_fmt(g->arena, "%s_fwd", ops);
+    return strcmp(last, ops) ? arena_fmt(g->arena, "%s_%s", path, ops)
+                             : arena_fmt(g->arena, "%s_fwd", path);
+}
+
+static bool name_taken(Graph *g, Sym name)
+{
+    for (u32 i = 1; i < g->func.n; i++) {
+        if (!g->func.at[i].dead && func_c_name(g, i) == name)
+            return true;
+    }
     for (u32 i = 1; i < g->inst.n; i++) {
         if (g->inst.at[i].name == name)
             return true;
@@ -230,18 +286,13 @@ static bool name_taken(const Graph *g, Sym name)
 
 static Sym inst_name(Graph *g, u32 node)
 {
-    const Node *n = &g->node.at[node];
-    const Func *f = &g->func.at[n->func];
-    const char *path = n->path ? short_path(sym_str(g, n->path)) : "";
-    if (!*path)
-        path = sym_str(g, g->op.at[n->op].name);
-    const char *suffix = role_suffix(g, node);
-    Sym name = c_name(g, arena_fmt(g->arena, "%s%s", path, suffix));
-    if (!name_taken(g, name))
-        return name;
-    name = c_name(g, arena_fmt(g->arena, "%s_%s%s", sym_str(g, f->name), path, suffix));
+    const char *want = node_name(g, node);
+    const char *func = sym_str(g, g->func.at[g->node.at[node].func].name);
+    Sym name = c_name(g, want);
+    if (name_taken(g, name))
+        name = c_name(g, arena_fmt(g->arena, "%s_%s", func, want));
     for (u32 i = 2; name_taken(g, name); i++)
-        name = c_name(g, arena_fmt(g->arena, "%s%s_%u", path, suffix, i));
+        name = c_name(g, arena_fmt(g->arena, "%s_%u", want, i));
     return name;
 }
 
