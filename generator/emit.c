@@ -270,6 +270,11 @@ static void snap_funcs(Emit *e)
         snap_str(g, "title", cf->title);
         snap_fields(g, cf);
         snap_lines(g, "decls", &cf->decl);
+        u64 column = 40;
+        for (u32 k = 0; k < cf->decl.n; k++)
+            column =
+                strlen(cf->decl.at[k].text) >= column ? strlen(cf->decl.at[k].text) + 1 : column;
+        snap_int(g, "column", (i64)column);
         snap_lines(g, "lines", &cf->line);
         snap_int(g, "ncalls", snap_calls(g, cf));
         VEC(const char *) head = {0};

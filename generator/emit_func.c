@@ -10,6 +10,11 @@
 
 #include "emit_int.h"
 
+/* A pointer: `float *qkv = AT(c, ...);`, shape for the margin. */
+typedef struct {
+    const char *type, *name, *text, *shape;
+} Decl;
+
 /* A function body, or the body of a loop in it. */
 typedef struct Scope Scope;
 struct Scope {
@@ -17,7 +22,8 @@ struct Scope {
     u32 func, loop;    /* loop: the node in up->func                                      */
     const char *index; /* "i"                                                             */
     u32 depth;         /* 0 for the function                                              */
-    Lines decl, line;
+    VEC(Decl) decl;
+    Lines line;
 };
 
 typedef struct {
@@ -122,10 +128,12 @@ static bool in_use(const Fn *fn, Sym name)
     return false;
 }
 
-static Sym local_unique(Fn *fn, const char *want)
+static Sym local_unique(Fn *fn, const char *want, const char *port)
 {
     Graph *g = fn->g;
     Sym base = c_name(g, want), name = base;
+    if (in_use(fn, name) && *port)
+        name = base = c_name(g, arena_fmt(g->arena, "%s_%s", want, port));
     for (u32 i = 2; in_use(fn, name); i++)
         name = sym_fmt(g, "%s%s%u", sym_str(g, base), "_", i);
     vec_push(g->arena, &fn->used, name);
@@ -154,6 +162,11 @@ static const char *last_part(const char *path)
     return dot && dot[1] ? dot + 1 : path;
 }
 
+static bool is_back(Graph *g, u32 node)
+{
+    return strstr(node_ops(g, node), "_bwd") != NULL;
+}
+
 /* Is node the only one of its module in its Func that prints code? Then the module's name says it
  * all. */
 static bool alone(Graph *g, u32 node)
@@ -161,7 +174,8 @@ static bool alone(Graph *g, u32 node)
     const Func *f = &g->func.at[g->node.at[node].func];
     for (u32 i = 0; i < f->node.n; i++) {
         const Node *n = &g->node.at[f->node.at[i]];
-        if (f->node.at[i] != node && n->kern && n->path == g->node.at[node].path)
+        if (f->node.at[i] != node && n->kern && n->path == g->node.at[node].path &&
+            is_back(g, f->node.at[i]) == is_back(g, node))
             return false;
     }
     return true;
@@ -197,13 +211,14 @@ static const char *value_word(Graph *g, u32 value)
         const char *product = strrchr(name, '_');
         return !strcmp(product, "_mm") ? arena_fmt(g->arena, "%.*s", (int)(len - 3), name) : name;
     }
-    const char *ops = node_ops(g, v->node), *word = ops, *port = port_name(g, value);
+    const char *word = node_ops(g, v->node), *port = port_name(g, value);
+    bool back = is_back(g, v->node);
+    if (back)
+        word = arena_fmt(g->arena, "%.*s", (int)(strstr(word, "_bwd") - word), word);
     path = last_part(sym_str(g, n->path));
     if (*path && alone(g, v->node))
         word = path;
-    if (v->out && *port && !strncmp(ops, "attention_bwd", 13))
-        return arena_fmt(g->arena, "attention_%s", port);
-    return v->out && *port ? arena_fmt(g->arena, "%s_%s", word, port) : word;
+    return *port && (back || v->out) ? arena_fmt(g->arena, "%s_%s", word, port) : word;
 }
 
 /* ==== fields of the table of calls ===============================================================
@@ -412,14 +427,32 @@ static bool is_const(const Graph *g, u32 base)
 static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
 {
     Graph *g = fn->g;
-    const char *name = sym_str(g, local_unique(fn, local_word(fn, base)));
+    const char *port = g->value.at[base].node ? port_name(g, base) : "";
+    const char *name = sym_str(g, local_unique(fn, local_word(fn, base), port));
     char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
                            dtype_ctype(g->value.at[base].type.dtype));
-    char *line = arena_fmt(g->arena, "%*s%-12s *%-14s = %s;", (int)(4 + 4 * sc->depth), "", type,
-                           name, text);
-    vec_push(g->arena, &sc->decl, (Line){line, type_text(g, &g->value.at[base].type), 0});
+    const char *shape = type_text(g, &g->value.at[base].type);
+    vec_push(g->arena, &sc->decl, (Decl){type, name, text, shape});
     fn->local[base] = name;
     fn->plain[base] = true;
+}
+
+/* The declarations of a scope, in columns of their own. */
+static void print_decls(Fn *fn, const Scope *sc, Lines *out)
+{
+    Arena *a = fn->g->arena;
+    int type = 0, name = 0;
+    for (u32 i = 0; i < sc->decl.n; i++) {
+        int t = (int)strlen(sc->decl.at[i].type), n = (int)strlen(sc->decl.at[i].name);
+        type = t > type ? t : type;
+        name = n > name ? n : name;
+    }
+    for (u32 i = 0; i < sc->decl.n; i++) {
+        const Decl *d = &sc->decl.at[i];
+        char *line = arena_fmt(a, "%*s%-*s *%-*s = %s;", (int)(4 + 4 * sc->depth), "", type,
+                               d->type, name, d->name, d->text);
+        vec_push(a, out, (Line){line, d->shape, 0});
+    }
 }
 
 /* The scope, this one or an outer one, that the value's Func is printed in. */
@@ -599,8 +632,7 @@ static void print_loop(Fn *fn, Scope *sc, u32 node)
     const char *note =
         comment_safe(g, arena_fmt(g->arena, "%d x %s", n->trips, sym_str(g, n->path)));
     vec_push(g->arena, &sc->line, (Line){head, note, node + 1});
-    for (u32 i = 0; i < in.decl.n; i++)
-        vec_push(g->arena, &sc->line, in.decl.at[i]);
+    print_decls(fn, &in, &sc->line);
     if (in.decl.n)
         vec_push(g->arena, &sc->line, (Line){"", "", 0});
     for (u32 i = 0; i < in.line.n; i++)
@@ -699,7 +731,7 @@ void emit_func(Emit *e, u32 func)
     fn.plain = arena_alloc(g->arena, g->value.n * sizeof *fn.plain);
     Scope top = {.func = func};
     print_nodes(&fn, &top);
-    cf.decl = top.decl;
+    print_decls(&fn, &top, &cf.decl);
     cf.line = top.line;
     const char *loc = loc_text(g, cf.loc);
     cf.title = comment_safe(

@@ -246,29 +246,54 @@ static const char *product_word(Graph *g, const char *weight)
                    : arena_fmt(g->arena, "%.*s", front ? front - 1 : 1, weight);
 }
 
-/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_2_rmsnorm_bwd, attention_fwd.
- */
-const char *node_name(Graph *g, u32 node)
+static bool ends_in(const char *s, const char *suffix)
+{
+    u64 n = strlen(s), m = strlen(suffix);
+    return n >= m && !strcmp(s + n - m, suffix);
+}
+
+/* Does value come from a backward op of its own Func? */
+static bool is_cotangent(Graph *g, u32 value)
+{
+    for (;;) {
+        u32 base = g->value.at[value].base, node = g->value.at[base ? base : value].node;
+        if (!node || op_is(g, node, "read"))
+            return false;
+        if (ends_in(node_ops(g, node), "_bwd"))
+            return true;
+        if (!op_is(g, node, "matmul") && !(g->op.at[g->node.at[node].op].flags & OF_VIEW))
+            return false;
+        value = g->arg.at[g->node.at[node].in];
+    }
+}
+
+static const char *product_suffix(Graph *g, u32 node)
 {
     const Node *n = &g->node.at[node];
     u8 role = g->func.at[n->func].role;
+    if (node_adds(g, node))
+        return "_dw";
+    bool back = (role == ROLE_BWD || role == ROLE_BWDW) && n->pass == sym(g, "autodiff");
+    return back || is_cotangent(g, g->arg.at[n->in]) ? "_dx" : "_mm";
+}
+
+/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_2_rmsnorm_bwd, attention. */
+const char *node_name(Graph *g, u32 node)
+{
+    const Node *n = &g->node.at[node];
     const char *path = short_path(sym_str(g, n->path)), *ops = node_ops(g, node);
     if (op_is(g, node, "matmul")) {
         const char *weight = node_weight(g, node);
-        bool back = role == ROLE_BWD || role == ROLE_BWDW || n->pass == sym(g, "autodiff");
         return arena_fmt(g->arena, "%s%s",
                          weight  ? product_word(g, short_path(weight))
                          : *path ? path
                                  : "p",
-                         node_adds(g, node)            ? "_dw"
-                         : back && role != ROLE_LOGITS ? "_dx"
-                                                       : "_mm");
+                         product_suffix(g, node));
     }
-    const char *dot = strrchr(path, '.'), *last = dot ? dot + 1 : path;
-    if (g->op.at[n->op].flags & OF_KERNEL || !*last)
-        return strstr(ops, "_bwd") || !*last ? ops : arena_fmt(g->arena, "%s_fwd", ops);
-    return strcmp(last, ops) ? arena_fmt(g->arena, "%s_%s", path, ops)
-                             : arena_fmt(g->arena, "%s_fwd", path);
+    if ((g->op.at[n->op].flags & OF_KERNEL) || !*path)
+        return ops;
+    return ends_in(path, ops) ? arena_fmt(g->arena, "%s_fwd", path)
+                              : arena_fmt(g->arena, "%s_%s", path, ops);
 }
 
 static bool name_taken(Graph *g, Sym name)
