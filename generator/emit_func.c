@@ -427,7 +427,9 @@ static bool is_const(const Graph *g, u32 base)
 static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
 {
     Graph *g = fn->g;
-    const char *port = g->value.at[base].node ? port_name(g, base) : "";
+    const Save *s = save_to(g, g->value.at[base].func, base);
+    u32 made = s && !g->value.at[base].node ? s->from_value : base;
+    const char *port = g->value.at[made].node ? port_name(g, made) : "";
     const char *name = sym_str(g, local_unique(fn, local_word(fn, base), port));
     char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
                            dtype_ctype(g->value.at[base].type.dtype));
