@@ -102,10 +102,10 @@ static inline MG_UNUSED void mg_gemm_cut(mg_gemm *g, int64_t blocks, int64_t str
         g->gparts = cols;
     }
 }
-#define MG_KC_MAX                                                                                  \
-    256 /* a strip of B is KC x 128 bytes: 32 KiB of L1                              */
-#define MG_MC_MAX                                                                                  \
-    512 /* rows of a part: its block of A is MC x KC, 512 KiB of L2                  */
+/* A strip of B is KC x 128 bytes, 32 KiB of L1. The rows of a chunk make a block of A of MC x KC,
+ * 512 KiB of L2. At most KS of K are packed at once, a whole number of blocks. */
+#define MG_KC_MAX 256
+#define MG_MC_MAX 512
 #define MG_KS_MAX 4096
 #endif
 
