@@ -180,7 +180,7 @@ static void FN(softmax)(TM *p, mg_span row, int64_t c0, int64_t c1, TM *top, TM 
     TM now = V(hmax)(most);
     if (now < *top)
         now = *top;
-    TM keep = *top == now ? 1 : V(exp)(V(set)(*top - now))[0];
+    TM keep = *top == now || *top == NONE ? 1 : V(exp)(V(set)(*top - now))[0];
     for (int64_t c = c0; c < c1; c += LANES) {
         VEC x = V(exp)(V(ld)(p + c) - now);
         if (c < row.from || c + LANES > row.to) {
@@ -220,15 +220,23 @@ static void FN(rows)(const mg_attn *a, int64_t b, int64_t q0, int64_t i0, int64_
         MM(row, i1 - i0)(c1 - c0, p + c0, KT, v + c0 * EP + e, EP, o + i0 * EP + e, EP, 1);
 }
 
-static void FN(finish)(const mg_attn *a, int64_t b, int64_t g, int64_t r, int64_t t, const TM *o,
-                       TM top, TM sum)
+/* Divides by the sums, stores rows [q0, q0 + n) of o and lse. */
+static void FN(finish)(const mg_attn *a, int64_t b, int64_t g, int64_t r, int64_t q0, int64_t n,
+                       TM *o, const TM *top, TM *sum)
 {
-    T *out = (T *)a->out + b * OB + t * OS + g * OG + r * OR;
-    TL *lse = (TL *)a->stat + b * LB + t * LS + g * LG + r * LR;
-    TM w = sum > 0 ? 1 / sum : 0;
-    for (int64_t e = 0; e < E; e++)
-        out[e] = MG_FN(mg_put, T, TM)(o[e] * w);
-    *lse = (TL)(sum > 0 ? top + V(log)(V(set)(sum))[0] : NONE);
+    T *out = (T *)a->out + b * OB + q0 * OS + g * OG + r * OR;
+    TL *lse = (TL *)a->stat + b * LB + q0 * LS + g * LG + r * LR;
+    for (int64_t i = 0; i < n; i++) {
+        TM w = sum[i] > 0 ? 1 / sum[i] : 0;
+        for (int64_t e = 0; e < EP; e += LANES)
+            V(st)(o + i * EP + e, V(ld)(o + i * EP + e) * w);
+        FN(store)(out + i * OS, o + i * EP);
+    }
+    for (int64_t i = 0; i < n; i += LANES) {
+        VEC l = V(log)(V(ld)(sum + i));
+        for (int64_t k = i; k < MG_LEAST(n, i + LANES); k++)
+            lse[k * LS] = (TL)(sum[k] > 0 ? top[k] + l[k - i] : NONE);
+    }
 }
 
 static void FN(part)(void *arg, int part)
@@ -237,13 +245,12 @@ static void FN(part)(void *arg, int part)
     int64_t block = part % QN, r = part / QN % R, g = part / (QN * R) % G, b = part / (QN * R * G);
     int64_t q0 = block * S / QN, n = (block + 1) * S / QN - q0, tiles = MG_UP(n, MG_MR);
     _Alignas(64) TM q[QT * EP], o[QT * EP], kt[KT * E], v[KT * EP];
-    TM top[QT], sum[QT];
+    TM top[QT], sum[MG_UP(QT, LANES) * LANES];
     FN(load)(q, (const T *)a->q + b * QB + q0 * QS + g * QG + r * QR, QS, n, n, SCALE);
     memset(o, 0, sizeof o);
-    for (int64_t i = 0; i < n; i++) {
+    memset(sum, 0, sizeof sum);
+    for (int64_t i = 0; i < n; i++)
         top[i] = NONE;
-        sum[i] = 0;
-    }
     mg_span all = FN(see)(a, b, q0, q0 + n);
     for (int64_t k0 = all.from / KT * KT; k0 < all.to; k0 += KT) {
         FN(turn)(kt, (const T *)a->k + b * KB + g * KG + k0 * KS, KS, S - k0);
@@ -253,8 +260,7 @@ static void FN(part)(void *arg, int part)
             FN(rows)
         (a, b, q0, i * n / tiles, (i + 1) * n / tiles, k0, q, kt, v, o, top, sum);
     }
-    for (int64_t i = 0; i < n; i++)
-        FN(finish)(a, b, g, r, q0 + i, o + i * EP, top[i], sum[i]);
+    FN(finish)(a, b, g, r, q0, n, o, top, sum);
 }
 
 #if LO
@@ -303,6 +309,15 @@ static void FN(row)(TM *p, TM *ds, mg_span row, int64_t c0, int64_t c1, TM lse, 
     }
 }
 
+/* dq of one row: to += from * SCALE. */
+static inline void FN(add)(TM *to, const TM *from)
+{
+    for (int64_t e = 0; e < E / LANES * LANES; e += LANES)
+        V(st)(to + e, V(ld)(to + e) + V(ld)(from + e) * (TM)SCALE);
+    for (int64_t e = E / LANES * LANES; e < E; e++)
+        to[e] += from[e] * (TM)SCALE;
+}
+
 /* Rows [i0, i1) of a query block: p, ds, and what the block of keys adds to dq. */
 static void FN(rows)(const mg_attn *a, FN(work) * w, int64_t b, int64_t q0, int64_t i0, int64_t i1,
                      int64_t k0, TM *dq, int64_t dqs)
@@ -333,10 +348,8 @@ static void FN(rows)(const mg_attn *a, FN(work) * w, int64_t b, int64_t q0, int6
     }
     for (int64_t e = 0; e < EP; e += NR)
         MM(row, n)(c1 - c0, ds + c0, KT, w->k + c0 * EP + e, EP, sum + e, EP, 0);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t e = 0; e < E; e++)
-            dq[(i0 + i) * dqs + e] += sum[i * EP + e] * (TM)SCALE;
-    }
+    for (int64_t i = 0; i < n; i++)
+        FN(add)(dq + (i0 + i) * dqs, sum + i * EP);
 }
 
 /* dk and dv of the block of keys, by groups of keys; rows before the first that sees a group add
@@ -368,11 +381,13 @@ static void FN(block)(const mg_attn *a, FN(work) * w, int64_t b, int64_t g, int6
     FN(load)
     (w->q, (const T *)a->q + b * QB + q0 * QS + g * QG + r * QR, QS, n, n, SCALE);
     FN(load)(w->dy, dy, CS, n, n, 1);
+    _Alignas(64) TM line[EP] = {0};
     for (int64_t i = 0; i < n; i++) {
-        TM dot = 0;
-        for (int64_t e = 0; e < E; e++)
-            dot += w->dy[i * EP + e] * MG_FN(mg_get, T, TM)(o[i * OS + e]);
-        w->dot[i] = dot;
+        VEC dot = {0};
+        MG_FN(mg_copy, T, TM)(line, o + i * OS, E);
+        for (int64_t e = 0; e < EP; e += LANES)
+            dot += V(ld)(w->dy + i * EP + e) * V(ld)(line + e);
+        w->dot[i] = V(sum)(dot);
         w->lse[i] = (TM)lse[i * LS];
     }
     for (int64_t i = 0, tiles = MG_UP(n, MG_MR); i < tiles; i++)
@@ -411,10 +426,8 @@ static void FN(group)(const mg_attn *a, FN(work) * w, int part)
         for (int64_t j = 0; j < keys; j++) {
             T *dk = (T *)a->dk + b * YB + g * YG + (k0 + j) * YS;
             T *dv = (T *)a->dv + b * ZB + g * ZG + (k0 + j) * ZS;
-            for (int64_t e = 0; e < E; e++) {
-                dk[e] = MG_FN(mg_put, T, TM)(w->dk[j * EP + e]);
-                dv[e] = MG_FN(mg_put, T, TM)(w->dv[j * EP + e]);
-            }
+            FN(store)(dk, w->dk + j * EP);
+            FN(store)(dv, w->dv + j * EP);
         }
     }
 }
@@ -431,8 +444,7 @@ static void FN(part)(void *arg, int part)
     for (int64_t i = 0; i < R * S && NARROW; i++) {
         const TM *from = FN(dq)(a, part, i / S, i % S);
         T *to = (T *)a->dq + b * XB + i % S * XS + g * XG + i / S * XR;
-        for (int64_t e = 0; e < E; e++)
-            to[e] = MG_FN(mg_put, T, TM)(from[e]);
+        FN(store)(to, from);
     }
 }
 

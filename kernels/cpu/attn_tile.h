@@ -52,6 +52,17 @@ static void FN(load)(TM *to, const T *from, int64_t stride, int64_t n, int64_t r
         V(st)(to + i, V(ld)(to + i) * (TM)by);
 }
 
+/* One row of E to storage. */
+static void FN(store)(T *to, const TM *from)
+{
+    if (sizeof(T) == sizeof(TM)) {
+        memcpy(to, from, E * sizeof(TM));
+        return;
+    }
+    for (int64_t e = 0; e < E; e++)
+        to[e] = MG_FN(mg_put, T, TM)(from[e]);
+}
+
 /* n keys (or values) of E to strips of NR: to[strip][E][NR]; keys [n, KT) are 0. */
 static void FN(turn)(TM *to, const T *from, int64_t stride, int64_t n)
 {

@@ -22,6 +22,16 @@ typedef struct {
     size_t ea, eb, ec, em; /* bytes of an element of A, B, C and of the arithmetic           */
 } gemm_case;
 
+typedef struct {
+    void (*fwd)(mg_ctx *c, void *o, void *lse, const void *qkv, const int32_t *lo);
+    void (*bwd)(mg_ctx *c, void *dqkv, const void *qkv, const void *o, const void *lse,
+                const void *dy, const int32_t *lo);
+    int64_t b, s, g, r, e, window;
+    double softcap;
+    int causal, lo;
+    size_t et, em;
+} attn_case;
+
 #include "shapes.h"
 
 static double now(void)
@@ -133,6 +143,29 @@ static double gemm_rate(mg_ctx *c, const gemm_case *g, char *mem)
     return flops / best * 1e-9;
 }
 
+/* Rates of forward and backward, counting what a causal row sees: 4 and 10 operations a key and
+ * element. */
+static void attn_rate(mg_ctx *c, const attn_case *a, float *mem, double *fwd, double *bwd)
+{
+    int64_t no = a->b * a->s * a->g * a->r * a->e, nx = no / a->r * (a->r + 2);
+    float *x = mem, *d = x + nx, *o = d + nx, *dy = o + no, *lse = dy + no;
+    double seen = (double)no * (double)(a->s + 1) / 2, best[2] = {1e30, 1e30}, spent = 0;
+    fill(x, 4, nx);
+    fill(dy, 4, no);
+    for (int r = 0; r < 2000 && (r < 5 || spent < 0.4); r++) {
+        double t0 = now();
+        a->fwd(c, o, lse, x, NULL);
+        double t1 = now();
+        a->bwd(c, d, x, o, lse, dy, NULL);
+        double t2 = now();
+        spent += t2 - t0;
+        best[0] = t1 - t0 < best[0] ? t1 - t0 : best[0];
+        best[1] = t2 - t1 < best[1] ? t2 - t1 : best[1];
+    }
+    *fwd = 4 * seen / best[0] * 1e-9;
+    *bwd = 10 * seen / best[1] * 1e-9;
+}
+
 int main(int argc, char **argv)
 {
     size_t bytes = (size_t)1 << 30, huge = 2 << 20;
@@ -161,6 +194,14 @@ int main(int argc, char **argv)
         printf("%-26s M %5d N %5d K %5d %c%c %7.1f GFLOP/s %5.1f %%\n", shapes[i].name, (int)g->m,
                (int)g->n, (int)g->k, g->ta ? 't' : '-', g->tb ? 't' : '-', rate,
                100 * rate / (g->em == 8 ? top / 2 : top));
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        double fwd, bwd;
+        if (argc > 1 && strstr(rows[i].name, argv[1]) == NULL)
+            continue;
+        attn_rate(&c, rows[i].attn, (float *)mem, &fwd, &bwd);
+        printf("%-26s forward %7.1f GFLOP/s %5.1f %%   backward %7.1f GFLOP/s %5.1f %%\n",
+               rows[i].name, fwd, 100 * fwd / top, bwd, 100 * bwd / top);
     }
     mg_pool_free(c.pool);
     munmap(map, bytes + huge);

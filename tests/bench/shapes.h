@@ -1,4 +1,5 @@
-/* shapes.h: what bench/kernels.c measures: the matmuls of GPT-2 124M at 256 tokens and of d = 128 models. */
+/* shapes.h: what bench/kernels.c measures: the matmuls of GPT-2 124M at 256 tokens and of d = 128
+ * models, and attention of the same and of longer rows. */
 #define CASE (g_qkv_f, 256, 2304, 768, 0, 0, 0, float, float, float, float)
 #include "case_gemm.h"
 #define CASE (g_qkv_x, 256, 768, 2304, 0, 1, 0, float, float, float, float)
@@ -95,6 +96,14 @@
 #include "case_gemm.h"
 #define CASE (bf16_512, 512, 512, 512, 0, 0, 0, bf16, bf16, bf16, float)
 #include "case_gemm.h"
+#define ATTN (at_gpt2, 4, 64, 12, 1, 64, 0, 0.0, 1, 0, float, float)
+#include "case_attn.h"
+#define ATTN (at_gpt2l, 1, 1024, 12, 1, 64, 0, 0.0, 1, 0, float, float)
+#include "case_attn.h"
+#define ATTN (at_tiny, 8, 128, 2, 2, 32, 0, 0.0, 1, 0, float, float)
+#include "case_attn.h"
+#define ATTN (at_llama, 1, 512, 4, 4, 128, 0, 0.0, 1, 0, float, float)
+#include "case_attn.h"
 
 static const struct {
     const char *name;
@@ -148,4 +157,14 @@ static const struct {
     {"d128 head fwd 1024", &d_head_f_case},
     {"f64 512", &f64_512_case},
     {"bf16 512", &bf16_512_case},
+};
+
+static const struct {
+    const char *name;
+    const attn_case *attn;
+} rows[] = {
+    {"gpt2 attention 64", &at_gpt2_case},
+    {"gpt2 attention 1024", &at_gpt2l_case},
+    {"tiny attention 128", &at_tiny_case},
+    {"llama attention 512", &at_llama_case},
 };
