@@ -169,8 +169,8 @@ void body_print(Graph *g, const Body *b, Text *out)
     for (u32 i = 0; i < b->out.n; i++) {
         const BodyPort *o = &b->out.at[i];
         bool sum = (b->node.at[o->node].dims & ~o->dims) != 0;
-        if (p.name[o->node] == o->name && !sum) {
-            continue;
+        if ((p.name[o->node] == o->name && !sum) || !o->node) {
+            continue; /* has its line, or is a partial buffer                                  */
         }
         text_put(g->arena, out, sym_str(g, o->name));
         if (sum) {
