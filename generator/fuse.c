@@ -891,8 +891,21 @@ static void fuse_copies(Graph *g, u32 func)
     }
 }
 
+/* A cast is a body, too: the identity, rounded to the type of its result. */
+static void cast_body(Graph *g)
+{
+    u32 op = op_find(g, "cast");
+    if (op && !g->op.at[op].body) {
+        Sig *sig = sig_parse(g, (Loc){0}, "x[..] -> y[..]");
+        Body *body = body_parse(g, (Loc){0}, sig, "y = x");
+        g->op.at[op].body = body;
+        g->op.at[op].flags |= OF_BODY;
+    }
+}
+
 void pass_fuse(Graph *g)
 {
+    cast_body(g);
     u32 n = g->func.n;
     for (u32 f = 1; f < n; f++) {
         if (!g->func.at[f].dead) {
