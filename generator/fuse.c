@@ -168,9 +168,6 @@ static bool is_alone(const Graph *g, const Body *b)
         bool columns = sums_rows(b, k) && loopgen_lines(g, b, k) && b->out.at[k].dims;
         alone = alone || (sums_many(g, b, k) && !columns);
     }
-    for (u32 i = 1; i < b->node.n; i++) {
-        alone = alone || b->node.at[i].fn == BF_GROUP;
-    }
     for (u32 i = 0; i < b->ndim; i++) {
         for (u32 k = 0; k < i; k++) {
             alone = alone || b->dim[i].dim == b->dim[k].dim;
@@ -625,7 +622,8 @@ static u32 main_member(const Fuse *f, const Group *s)
     return best;
 }
 
-/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named after its main op. */
+/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named
+ * after its main op. */
 static Attr ops_attr(const Fuse *f, const Group *s, u32 main)
 {
     Graph *g = f->g;
@@ -757,8 +755,8 @@ static bool is_last_use(const Graph *g, u32 func, u32 value, u32 node)
         const Node *n = &g->node.at[fn->node.at[i]];
         bool view = (op_of(g, fn->node.at[i])->flags & OF_VIEW) != 0; /* read later, who knows */
         behind = behind || fn->node.at[i] == node;
-        uses += fn->node.at[i] != node && (behind || view) &&
-                in_list(g->arg.at + n->in, n->nin, value);
+        uses +=
+            fn->node.at[i] != node && (behind || view) && in_list(g->arg.at + n->in, n->nin, value);
     }
     for (u32 i = 1; i < g->save.n; i++) {
         uses += g->save.at[i].from == func && g->save.at[i].from_value == value;
@@ -891,21 +889,8 @@ static void fuse_copies(Graph *g, u32 func)
     }
 }
 
-/* A cast is a body, too: the identity, rounded to the type of its result. */
-static void cast_body(Graph *g)
-{
-    u32 op = op_find(g, "cast");
-    if (op && !g->op.at[op].body) {
-        Sig *sig = sig_parse(g, (Loc){0}, "x[..] -> y[..]");
-        Body *body = body_parse(g, (Loc){0}, sig, "y = x");
-        g->op.at[op].body = body;
-        g->op.at[op].flags |= OF_BODY;
-    }
-}
-
 void pass_fuse(Graph *g)
 {
-    cast_body(g);
     u32 n = g->func.n;
     for (u32 f = 1; f < n; f++) {
         if (!g->func.at[f].dead) {
