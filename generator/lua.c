@@ -1045,10 +1045,15 @@ void lua_push_keys(Graph *g)
     lua_call_checked(g, 0, 1, CODE_INTERNAL);
 }
 
-void lua_print_config(Graph *g)
+const char *lua_text(Graph *g, const char *fn, int narg, const char *const *arg)
 {
-    push_lib(g->lua, "print_config");
-    lua_call_checked(g, 0, 1, CODE_INTERNAL);
-    fputs(lua_tostring(g->lua, -1), stdout);
-    lua_pop(g->lua, 1);
+    lua_State *L = g->lua;
+    push_lib(L, fn);
+    for (int i = 0; i < narg; i++) {
+        lua_pushstring(L, arg[i]);
+    }
+    lua_call_checked(g, narg, 1, CODE_INTERNAL);
+    const char *text = arena_fmt(g->arena, "%s", lua_tostring(L, -1));
+    lua_pop(L, 1);
+    return text;
 }

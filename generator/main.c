@@ -116,7 +116,7 @@ static int compile(const Job *job, Record *rec)
     }
     load(g, job);
     if (job->config) {
-        lua_print_config(g);
+        fputs(lua_text(g, "print_config", 0, NULL), stdout);
     }
     Sym dir = job->out ? sym(g, job->out) : sym_fmt(g, "out/%s", sym_str(g, g->cfg.name));
     g->cfg.out_dir = dir;
@@ -341,6 +341,9 @@ static int verb_data(int argc, char **argv)
 }
 
 static int verb_help(int argc, char **argv);
+static int verb_explain(int argc, char **argv);
+static int verb_completion(int argc, char **argv);
+static int verb_man(int argc, char **argv);
 
 static const Verb verbs[] = {
     {"run", "SPEC.lua [key=value ...] [--keep DIR]",
@@ -355,14 +358,74 @@ static const Verb verbs[] = {
     {"data", "prepare|info|peek ...", "text or jsonl(.gz) to .bin/.idx; inspect; decode sample N",
      verb_data},
     {"doctor", "", "what is on this machine and what each missing piece costs", verb_doctor},
-    {"help", "[VERB]", "this text", verb_help},
+    {"why", "out/NAME/FILE:LINE", "spec line, module, pass and template of a generated line",
+     verb_why},
+    {"explain", "CODE", "what a diagnostic means, with its remedy", verb_explain},
+    {"help", "[keys|layers|ops|codes]", "verbs and passes; or every key, layer, op or diagnostic",
+     verb_help},
+    {"man", "", "the manual page: megagen man | man -l -", verb_man},
+    {"completion", "bash|zsh|fish", "completion for a shell: eval \"$(megagen completion bash)\"",
+     verb_completion},
     {NULL, NULL, NULL, NULL},
 };
 
-static int verb_help(int argc, char **argv)
+/* Print what lib.FN makes of the arguments; empty text: the argument was no good. */
+static int print_lua(const char *fn, int narg, const char *const *arg)
+{
+    jmp_buf trap;
+    Graph *g = graph_new();
+    g->on_fail = &trap;
+    if (setjmp(trap)) {
+        return g->exit;
+    }
+    lua_open(g);
+    const char *text = lua_text(g, fn, narg, arg);
+    fputs(text, stdout);
+    return text[0] ? 0 : 2;
+}
+
+static const char *verb_lines(Arena *a)
+{
+    Text t = {0};
+    for (const Verb *v = verbs; v->name; v++) {
+        text_fmt(a, &t, "%s\t%s\t%s\n", v->name, v->args, v->help);
+    }
+    return text_str(a, &t);
+}
+
+static int verb_explain(int argc, char **argv)
+{
+    const char *arg[] = {argc == 2 ? argv[1] : ""};
+    return argc == 2 ? print_lua("explain", 1, arg) : usage("explain takes one code", "E0107");
+}
+
+static int verb_completion(int argc, char **argv)
+{
+    Arena *a = arena_new();
+    const char *arg[] = {argc == 2 ? argv[1] : "", verb_lines(a)};
+    int code = print_lua("completion", 2, arg);
+    return code == 2 ? usage("completion for", "bash, zsh or fish") : code;
+}
+
+static int verb_man(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
+    Arena *a = arena_new();
+    Text t = {0};
+    for (const mg_exit_row *e = mg_exit_table; e->meaning; e++) {
+        text_fmt(a, &t, "%d\t%s\t%s\n", e->code, e->meaning, e->restart);
+    }
+    const char *arg[] = {verb_lines(a), text_str(a, &t)};
+    return print_lua("manual", 2, arg);
+}
+
+static int verb_help(int argc, char **argv)
+{
+    if (argc > 1) {
+        const char *arg[] = {argv[1]};
+        return print_lua("help", 1, arg);
+    }
     printf("usage: megagen SPEC.lua [key=value ...] [-o DIR]\n"
            "       compile a spec: sources, report and trainer in out/NAME/\n\n");
     for (const Verb *v = verbs; v->name; v++) {
@@ -371,6 +434,10 @@ static int verb_help(int argc, char **argv)
     printf("\npasses, in order (show -p PASS):\n");
     for (int i = 0; i < NPASS; i++) {
         printf("  %-10s %s\n", passes[i].name, passes[i].does);
+    }
+    printf("\nexit codes:\n");
+    for (const mg_exit_row *e = mg_exit_table; e->meaning; e++) {
+        printf("  %3d  %s\n", e->code, e->meaning);
     }
     return 0;
 }

@@ -651,7 +651,9 @@ void snap_int(Graph *g, const char *key, i64 v);
 void snap_keys(Graph *g);   /* adds `keys`: the schema's rows with value and origin, as C literals, in order */
 f64 lua_flops(Graph *g, u32 node);
 void lua_trace(Graph *g);   /* chain "fwd" with a Func of its own for each call; pass_expand shares the equal ones */
-void lua_print_config(Graph *g);                             /* every key, value, origin         */
+/* The text that function lib.FN of generator/lib/ makes of string arguments: "print_config", "explain", "help",
+ * "manual", "completion". */
+const char *lua_text(Graph *g, const char *fn, int narg, const char *const *arg);
 
 /* ==== tune.c: who writes where, names ============================================================ */
 

@@ -73,6 +73,54 @@ int verb_new(int argc, char **argv)
     return 0;
 }
 
+/* ---- why: where a generated line comes from
+ * ------------------------------------------------------ */
+
+static const char *const why_label[] = {"template", "spec", "module", "pass", "function"};
+
+/* A row of lines.map: FILE:LINE, then the columns of why_label, by tabs; the last ones may be
+ * missing. */
+static int print_row(const char *row, const char *end)
+{
+    const char *p = memchr(row, '\t', (size_t)(end - row));
+    for (size_t i = 0; p && i < sizeof why_label / sizeof why_label[0]; i++) {
+        const char *from = p + 1;
+        p = memchr(from, '\t', (size_t)(end - from));
+        printf("%-10s%.*s\n", why_label[i], (int)((p ? p : end) - from), from);
+    }
+    return 0;
+}
+
+int verb_why(int argc, char **argv)
+{
+    const char *where = argc == 2 ? argv[1] : "", *colon = strrchr(where, ':');
+    if (!colon || strspn(colon + 1, "0123456789") != strlen(colon + 1) || !colon[1]) {
+        fprintf(stderr, "usage: megagen why out/NAME/FILE:LINE\n");
+        return 2;
+    }
+    Arena *a = arena_new();
+    const char *slash = strrchr(where, '/');
+    int dir = slash ? (int)(slash - where) : 0;
+    const char *map = arena_fmt(a, "%.*s%slines.map", dir, where, slash ? "/" : "");
+    const char *key = arena_fmt(a, "%s\t", slash ? slash + 1 : where);
+    char *text = NULL;
+    u64 n = 0;
+    int err = file_read(a, map, &text, &n);
+    if (err) {
+        fprintf(stderr, "megagen: %s: %s\n", map, strerror(err));
+        return 5;
+    }
+    for (const char *row = text, *end; row < text + n; row = end + 1) {
+        end = memchr(row, '\n', (size_t)(text + n - row));
+        end = end ? end : text + n;
+        if ((size_t)(end - row) >= strlen(key) && memcmp(row, key, strlen(key)) == 0) {
+            return print_row(row, end);
+        }
+    }
+    fprintf(stderr, "megagen: %s knows no line %s\n", map, slash ? slash + 1 : where);
+    return 1;
+}
+
 /* ---- doctor: what is on this machine, and what each missing piece costs
  * -------------------------- */
 

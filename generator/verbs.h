@@ -3,6 +3,7 @@
 #define VERBS_H
 
 int verb_new(int argc, char **argv);
+int verb_why(int argc, char **argv);
 int verb_doctor(int argc, char **argv);
 
 #endif

@@ -35,15 +35,6 @@ enum {
     MG_INTERRUPTED = 130
 };
 
-typedef struct {
-    int code;
-    const char *meaning;
-    const char *restart; /* does starting again help */
-} mg_exit_row;
-
-/* The table of every program; ends with meaning NULL. */
-extern const mg_exit_row mg_exit_table[];
-
 /* Sets the message of this thread and returns `code`. */
 int mg_fail(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

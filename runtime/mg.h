@@ -174,6 +174,15 @@ void mg_table_iota(void *dst, const int64_t *dim, mg_dtype dtype);
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
+/* Exit codes of every program, with their meaning. Ends with meaning NULL. */
+typedef struct {
+    int code;
+    const char *meaning;
+    const char *restart; /* does starting again help */
+} mg_exit_row;
+
+extern const mg_exit_row mg_exit_table[];
+
 /* megagen's verb `data`: prepare, info, peek (prep.c; needs Jansson and zlib, not in the trainer).
  */
 int mg_data_main(int argc, char **argv);

@@ -12,6 +12,7 @@ function lib.open()
   lib.load "specs/lib/layers.lua"
   lib.load "specs/lib/attention.lua"
   lib.load "generator/lib/spec.lua"
+  lib.load "generator/lib/help.lua"
   for _, name in ipairs(lib.ops.order) do -- mg.silu(x): an op, where no layer has its name
     if lib.mg[name] == nil then lib.mg[name] = lib.ops.fn[name] end
   end
