@@ -567,12 +567,24 @@ static i64 vocab_size(const Graph *g)
     return 0;
 }
 
+/* Of the program's text, whatever folder it is read from and written to. */
 static const char *graph_hash(Graph *g)
 {
     Text t = {0};
+    Sym out = g->cfg.out_dir;
+    g->cfg.out_dir = 0;
     text_print(g, &t);
-    text_str(g->arena, &t);
-    return arena_fmt(g->arena, "%016llx", (unsigned long long)hash_bytes(t.at, t.n, 0));
+    g->cfg.out_dir = out;
+    const char *text = text_str(g->arena, &t), *path = sym_str(g, g->cfg.spec_file);
+    const char *slash = strrchr(path, '/');
+    u64 len = *path == '/' ? (u64)(slash - path) + 1 : 0, hash = 0;
+    for (const char *at = len ? strstr(text, arena_fmt(g->arena, "%.*s", (int)len, path)) : NULL;
+         at;) {
+        hash = hash_bytes(text, (u64)(at - text), hash);
+        text = at + len;
+        at = strstr(text, arena_fmt(g->arena, "%.*s", (int)len, path));
+    }
+    return arena_fmt(g->arena, "%016llx", (unsigned long long)hash_bytes(text, strlen(text), hash));
 }
 
 static void snap_model(Graph *g)
