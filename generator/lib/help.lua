@@ -65,8 +65,28 @@ end
 
 function topic.codes() return lib.explain "all" end
 
+-- One key, layer or op by its name.
+local function entry(name)
+  local out, o = {}, lib.ops.blocks[name]
+  for _, k in ipairs(lib.keys()) do
+    if k.name == name then out[1] = ("%s: %s; %s; default %s (%s time)\n"):format(name, k.type, k.help, k.value, k.binds) end
+  end
+  for _, k in ipairs(lib.catalog[name] and sorted(lib.catalog[name]) or {}) do
+    local r = lib.catalog[name][k]
+    local default = r.default ~= nil and (" (default %s)"):format(lib.schema.text(r.default)) or r.required and " (required)" or ""
+    out[#out + 1] = ("mg.%s  %-14s %-6s %s%s\n"):format(name, k, tostring(r.type), r.help or "", default)
+  end
+  if o then
+    out[#out + 1] = ("mg.ops.%s: %s\n  %s\n"):format(name, o.sig or "", o.doc or "")
+    if o.body then out[#out + 1] = "  " .. o.body .. "\n" end
+  end
+  return #out > 0 and table.concat(out) or nil
+end
+
 function lib.help(name)
   if topic[name] then return topic[name]() end
+  local text = entry(name)
+  if text then return text end
   return ("no help on '%s'; there is: %s\n"):format(name, table.concat(sorted(topic), " "))
 end
 

@@ -338,7 +338,7 @@ function module.run_stack(stack, x)
     T.user = l.user and 1 or 0
     local y = l.run(l.cfg, x, T.ctx, l)
     T.user = user
-    if not ops.is_value(y) then diag.fail(l.loc, 211, l.kind .. " must return a value") end
+    if not ops.is_value(y) then diag.fail(l.loc, 220, l.kind .. " must return a value") end
     T.scope = scope
     pop(tostring(i - 1))
     end_segment()
@@ -356,13 +356,13 @@ end
 
 local function finish(result, spec)
   if type(result) ~= "table" or not ops.is_value(result.loss_sum) or not ops.is_value(result.count) then
-    diag.fail(spec.loc, 211, "forward must return { loss_sum = value, count = value }")
+    diag.fail(spec.loc, 220, "forward must return { loss_sum = value, count = value }")
   end
   local last = T.segments[#T.segments]
   for _, k in ipairs { "loss_sum", "count" } do
     local v = result[k]
-    if #v.dims ~= 0 then diag.fail(spec.loc, 211, ("%s must be a single number, it is %s\nhelp: mg.total(x)"):format(k, ops.dims_str(v.dims))) end
-    if v.func ~= last.func then diag.fail(spec.loc, 211, k .. " must be computed after the last layer of a stack") end
+    if #v.dims ~= 0 then diag.fail(spec.loc, 220, ("%s must be a single number, it is %s\nhelp: mg.total(x)"):format(k, ops.dims_str(v.dims))) end
+    if v.func ~= last.func then diag.fail(spec.loc, 220, k .. " must be computed after the last layer of a stack") end
     export(v, k)
   end
   if last.name:find "^part%d" then core.func_name(last.func, "loss") end
@@ -444,7 +444,7 @@ function module.replace(model, pattern, new)
     if not path:find(p) and not (pattern:sub(1, 1) == "*" and path:find(tail)) then return l end
     n = n + 1
     local r = module.is_layer(new) and new or new(l)
-    if not module.is_layer(r) then diag.fail(loc, 211, "mg.replace: the function must return a layer") end
+    if not module.is_layer(r) then diag.fail(loc, 220, "mg.replace: the function must return a layer") end
     return module.copy(r, { name = l.name })
   end)
   if n == 0 then

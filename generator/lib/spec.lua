@@ -17,7 +17,7 @@ local function make(t, loc, base)
     diag.fail(diag.find_key(loc, "forward", true), 202, "spec: forward is a function(batch)")
   end
   if s.model ~= nil and not s.user_forward and (not module.is_layer(s.model) or s.model.kind ~= "decoder") then
-    diag.fail(diag.find_key(loc, "model", true), 211, "spec: model must be an mg.decoder { ... }, or give forward = function(batch)")
+    diag.fail(diag.find_key(loc, "model", true), 220, "spec: model must be an mg.decoder { ... }, or give forward = function(batch)")
   end
   return s
 end

@@ -171,12 +171,12 @@ local function layers_of(kind, t, loc)
   local out = {}
   for i, l in ipairs(t) do
     if not module.is_layer(l) then
-      diag.fail(diag.find_key(loc, i), 211, ("%s: item %d is a %s, not a layer"):format(kind, i, type(l))
+      diag.fail(diag.find_key(loc, i), 220, ("%s: item %d is a %s, not a layer"):format(kind, i, type(l))
         .. (type(l) == "function" and "\nhelp: call it with a table, such as mg.rmsnorm {}" or ""))
     end
     out[i] = l
   end
-  if #out == 0 then diag.fail(loc, 211, kind .. ": no layers in it") end
+  if #out == 0 then diag.fail(loc, 220, kind .. ": no layers in it") end
   return out
 end
 
@@ -194,7 +194,7 @@ end
 local function run_children(l, x)
   for _, c in ipairs(l.children) do
     x = c(x)
-    if not ops.is_value(x) then diag.fail(c.loc or {}, 211, c.kind .. " must return a value") end
+    if not ops.is_value(x) then diag.fail(c.loc or {}, 220, c.kind .. " must return a value") end
   end
   return x
 end
@@ -236,7 +236,7 @@ function mg.stack(n, what, opts)
     local l = what
     if type(what) == "function" then l = what(i) end
     if not module.is_layer(l) then
-      diag.fail(loc, 211, ("stack: layer %d is a %s, not a layer"):format(i, type(l)))
+      diag.fail(loc, 220, ("stack: layer %d is a %s, not a layer"):format(i, type(l)))
     end
     if l.transparent then l = mg.block { l } end
     elements[i + 1] = l
@@ -344,7 +344,7 @@ function mg.decoder(t)
   local children = layers_of("decoder", t, loc)
   local embed = cfg.embed or mg.embed {}
   if not module.is_layer(embed) or embed.kind ~= "embed" then
-    diag.fail(diag.find_key(loc, "embed", true), 211, "decoder: embed must be an mg.embed { ... }")
+    diag.fail(diag.find_key(loc, "embed", true), 220, "decoder: embed must be an mg.embed { ... }")
   end
   table.insert(children, 1, embed.name and embed or module.copy(embed, { name = "embed" }))
   name_parts(children, loc, "decoder")
