@@ -123,7 +123,7 @@ static inline MG_UNUSED void mg_gemm_cut(mg_gemm *g, int64_t blocks, int64_t str
 
 /* A with few strips to use it is read in place; not at a stride that maps its rows to one set of
  * L1. */
-#define DIRECT_A       (!TA && sizeof(TA_) == sizeof(TM) && STRIPS <= 8 && LDA * sizeof(TM) % 4096 != 0)
+#define DIRECT_A       (sizeof(TA_) == sizeof(TM) && STRIPS <= 8 && LDA * sizeof(TM) % 4096 != 0)
 
 static void FN(pack)(void *arg, int part)
 {
@@ -154,12 +154,16 @@ static void FN(tile)(const mg_gemm *g, int64_t i0, int64_t i1, int64_t k0, int64
                      const TM *strip, TM *c, int64_t cstep, int add)
 {
     int64_t rows = i1 - i0;
-    if (DIRECT_A) {
-        const TM *a = (const TM *)g->a + (g->row0 + i0) * LDA + g->k0 + k0;
-        MM(row, rows)(k, a, LDA, strip, NR, c, cstep, add);
-    } else {
-        const TM *a = (const TM *)g->panel + i0 * g->k + k0 * rows;
+    const TM *a = (const TM *)g->a;
+    if (!DIRECT_A) {
+        a = (const TM *)g->panel + i0 * g->k + k0 * rows;
         MM(col, rows)(k, a, rows, strip, NR, c, cstep, add);
+    } else if (TA) {
+        a += (g->k0 + k0) * LDA + g->row0 + i0;
+        MM(col, rows)(k, a, LDA, strip, NR, c, cstep, add);
+    } else {
+        a += (g->row0 + i0) * LDA + g->k0 + k0;
+        MM(row, rows)(k, a, LDA, strip, NR, c, cstep, add);
     }
 }
 
