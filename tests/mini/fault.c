@@ -2,8 +2,8 @@
  *
  *     FAULT_AT=N              which operation, from 1; 0 = none, only count
  *     FAULT_HOW=kill          the process is killed there; a write is done by half before
- *     FAULT_HOW=EIO | ENOSPC  the operation fails, and every later one of the same kind if FAULT_STAY is set
- *     FAULT_COUNT=FILE        the number of operations is written there at the end
+ *     FAULT_HOW=EIO | ENOSPC  the operation fails, and every later one of the same kind if
+ * FAULT_STAY is set FAULT_COUNT=FILE        the number of operations is written there at the end
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static int count, broken; /* operations so far; a fault was given                                    */
+static int count, broken; /* operations so far; a fault was given */
 
 static int env_number(const char *name)
 {
@@ -34,7 +34,8 @@ static void killed(void)
 static int fault(void)
 {
     const char *how = getenv("FAULT_HOW");
-    int at = env_number("FAULT_AT"), now = ++count == at || (broken && env_number("FAULT_STAY") && count > at);
+    int at = env_number("FAULT_AT"),
+        now = ++count == at || (broken && env_number("FAULT_STAY") && count > at);
     if (at == 0 || !now || how == NULL)
         return 0;
     broken = 1;

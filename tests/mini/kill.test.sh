@@ -5,7 +5,7 @@
 mini_build "$T/mini" -O2
 $CC $STD -shared -fPIC -O1 tests/mini/fault.c -o "$T/fault.so" -ldl
 mini_data
-cd "$T"
+cd "$T" || exit
 args="data.train=train data.valid=valid eval.every=2 train.steps=10 save.every=1 save.keep=2 save.shard=50kB --quiet"
 broken() { (LD_PRELOAD=$T/fault.so ./mini $args out="$1" >/dev/null; exit $?) 2>err.txt; }
 

@@ -1,6 +1,6 @@
 # lib.sh: what the tests of the hand-written model share. Builds $T/mini and the files $T/train, $T/valid.
 . "$TOP/tests/lib/test.sh"
-cd "$TOP"
+cd "$TOP" || exit
 eval "$(./build.sh flags)"
 
 mini_build() { # output, flags...

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 mini_build "$T/mini" -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 mini_data
-cd "$T"
+cd "$T" || exit
 run() { ./mini data.train=train data.valid=valid eval.every=4 --quiet "$@" >out.txt 2>err.txt || fail "exit $?: $* : $(cat err.txt)"; }
 
 MG_THREADS=3 run out=straight save.every=1 save.keep=100
