@@ -1,7 +1,7 @@
 /* build.c: from the emitted folder to a running trainer, in the parent process, after the spec's
  * child has ended.
  *
- * Five files are compiled, two at a time, as position-independent objects that a program and a
+ * Six files are compiled, two at a time, as position-independent objects that a program and a
  * shared object can both be linked from. Objects are kept under XDG_CACHE_HOME/megagen by a hash of
  * everything that goes into them (compiler, flags, text, headers) and appear there by rename, so
  * processes may race. The runtime and the micro kernels come prebuilt: in libmg.a beside megagen
@@ -39,9 +39,9 @@ static const struct {
     const char *file, *flags;
     bool shared; /* part of the shared object                                              */
 } sources[] = {
-    {"kernels.c", "-ffp-contract=fast", true}, {"rows.c", "-ffp-contract=off", true},
-    {"funcs.c", "-ffp-contract=off", true},    {"model.c", "-ffp-contract=off", true},
-    {"main.c", "-ffp-contract=off", false},
+    {"products.c", "-ffp-contract=fast", true}, {"rows.c", "-ffp-contract=off", true},
+    {"kernels.c", "-ffp-contract=fast", true},  {"funcs.c", "-ffp-contract=off", true},
+    {"model.c", "-ffp-contract=off", true},     {"main.c", "-ffp-contract=off", false},
 };
 enum { NSOURCE = sizeof sources / sizeof *sources };
 

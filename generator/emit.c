@@ -6,8 +6,9 @@
  * spec reaches C only through c_name (identifiers), c_string (literals) and comment_safe.
  *
  * needs: a Graph after plan: every offset, every kernel instance.
- * gives: model.h model.c funcs.c kernels.c rows.c main.c build.sh report.md lines.map, and copies
- * of the runtime and of the kernel files used, so that the folder builds with a C compiler alone.
+ * gives: model.h model.c funcs.c products.c kernels.c rows.c main.c build.sh report.md lines.map,
+ * and copies of the runtime and of the kernel files used, so that the folder builds with a C
+ * compiler alone.
  */
 #include <assert.h>
 #include <errno.h>
@@ -359,35 +360,46 @@ static const char *inst_title(Graph *g, const Inst *inst)
     return comment_safe(g, text_str(g->arena, &t));
 }
 
-/* Instances of kernel files, and texts of generated kernels. */
-static void snap_kernels(Emit *e)
+static void snap_instance(Graph *g, const Inst *inst)
 {
-    Graph *g = e->g;
-    snap_open(g, "kernels");
-    for (u32 i = 1; i < g->inst.n; i++) {
-        const Inst *inst = &g->inst.at[i];
-        if (!inst->kern)
-            continue;
-        const Kern *k = &g->kern.at[inst->kern];
+    const Kern *k = &g->kern.at[inst->kern];
+    snap_open(g, NULL);
+    snap_str(g, "title", inst_title(g, inst));
+    snap_str(g, "loc", comment_safe(g, loc_text(g, g->node.at[inst->node].loc)));
+    snap_str(g, "name", sym_str(g, inst->name));
+    snap_str(g, "kernel", sym_str(g, k->name));
+    const char *file = sym_str(g, k->file);
+    snap_str(g, "file", strncmp(file, "kernels/", 8) ? file : file + 8);
+    snap_open(g, "defines");
+    for (u32 d = 0; d < inst->key.n; d++) {
         snap_open(g, NULL);
-        snap_str(g, "title", inst_title(g, inst));
-        snap_str(g, "loc", comment_safe(g, loc_text(g, g->node.at[inst->node].loc)));
-        snap_str(g, "name", sym_str(g, inst->name));
-        snap_str(g, "kernel", sym_str(g, k->name));
-        const char *file = sym_str(g, k->file);
-        snap_str(g, "file", strncmp(file, "kernels/", 8) ? file : file + 8);
-        snap_open(g, "defines");
-        for (u32 d = 0; d < inst->key.n; d++) {
-            snap_open(g, NULL);
-            snap_str(g, "key", sym_str(g, inst->key.at[d]));
-            snap_str(g, "value", sym_str(g, inst->value.at[d]));
-            snap_close(g);
-        }
-        snap_close(g);
-        snap_int(g, "node", inst->node + 1);
+        snap_str(g, "key", sym_str(g, inst->key.at[d]));
+        snap_str(g, "value", sym_str(g, inst->value.at[d]));
         snap_close(g);
     }
     snap_close(g);
+    snap_int(g, "node", inst->node + 1);
+    snap_close(g);
+}
+
+/* Instances of kernel files. Products of matrices stand in a file of their own: they are half of
+ * what there is to compile, and two files compile side by side. */
+static void snap_instances(Emit *e, const char *key, bool products)
+{
+    Graph *g = e->g;
+    snap_open(g, key);
+    for (u32 i = 1; i < g->inst.n; i++) {
+        const Inst *inst = &g->inst.at[i];
+        if (inst->kern && is_op(g, inst->node, "matmul") == products)
+            snap_instance(g, inst);
+    }
+    snap_close(g);
+}
+
+/* Texts of generated kernels. */
+static void snap_rows(Emit *e)
+{
+    Graph *g = e->g;
     snap_open(g, "rows");
     for (u32 i = 1; i < g->inst.n; i++) {
         if (g->inst.at[i].kern)
@@ -395,8 +407,13 @@ static void snap_kernels(Emit *e)
         Text t = {0};
         u32 node = g->inst.at[i].node;
         loopgen_node(g, node, sym_str(g, g->inst.at[i].name), &t);
+        const char *text = text_str(g->arena, &t);
+        u64 n = strlen(text);
+        while (n && text[n - 1] == '\n')
+            n--;
         snap_open(g, NULL);
-        snap_str(g, "text", text_str(g->arena, &t));
+        snap_str(g, "text", arena_fmt(g->arena, "%.*s", (int)n, text));
+        snap_str(g, "name", sym_str(g, g->inst.at[i].name));
         snap_str(g, "title", inst_title(g, &g->inst.at[i]));
         snap_int(g, "node", node + 1);
         snap_close(g);
@@ -790,7 +807,9 @@ static void snapshot(Emit *e)
     snap_funcs(e);
     snap_chains(e);
     snap_prototypes(e);
-    snap_kernels(e);
+    snap_instances(e, "products", true);
+    snap_instances(e, "kernels", false);
+    snap_rows(e);
     snap_vars(e);
     snap_ios(g);
     snap_keys(g);
@@ -798,7 +817,7 @@ static void snapshot(Emit *e)
 
 void pass_emit(Graph *g)
 {
-    static const char *const file[] = {"model.h", "model.c", "funcs.c",  "kernels.c",
+    static const char *const file[] = {"model.h", "model.c", "funcs.c",  "products.c", "kernels.c",
                                        "rows.c",  "main.c",  "build.sh", "report.md"};
     Emit e = {.g = g};
     e.cfunc = arena_alloc(g->arena, (g->func.n + 1) * sizeof *e.cfunc);
