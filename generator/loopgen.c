@@ -12,373 +12,16 @@
  * in order; a total does so in double. If only some of the leading dims are summed, those run
  * innermost of the rows and add in place.
  */
-#include "megagen.h"
+#include "loopgen.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum {
-    E_LOOP = 211,
-    LOOPS = 2 * RANK_MAX,
-    PARTS_ELEMS = 16384,
-    PARTS_ROWS = 32,
-    LINE_ELEMS = 65536
-};
-
-typedef struct {
-    u32 mask; /* body dims merged into it                                                     */
-    u32 last; /* the innermost of them                                                        */
-    i64 size;
-    bool seq; /* summed over into a result that keeps other rows: innermost of the rows       */
-} Loop;
-
-typedef enum { OUT_PLAIN, OUT_COLUMNS, OUT_TOTAL, OUT_SOME } OutKind;
-typedef struct {
-    u8 kind; /* OutKind                                                                      */
-    bool adds;
-    bool vec; /* varies along the vector loop                                                 */
-    u32 part; /* OUT_COLUMNS, OUT_TOTAL: its partial buffer, index into Body.out              */
-    u32 sweep;
-} OutInfo;
-
-typedef struct {
-    Graph *g;
-    u32 node;
-    const Node *nd;
-    Body *b;
-    const char *name;
-    Text *t;
-    bool wide;       /* f64 lanes                                                             */
-    u32 inner;       /* mask of the body dims of the vector loop; 0: none                     */
-    i64 n;           /* its extent                                                            */
-    Loop row[LOOPS]; /* outermost first                                                       */
-    u32 nrow;
-    i64 rows, seqs; /* counts of the parallel and the sequential rows                        */
-    i64 parts;
-    bool flat; /* no rows: parts are ranges of the vector loop                          */
-    OutInfo *out;
-    u32 *level, *uses, *stored; /* by node; stored: 1 + output that holds it                  */
-    bool *need; /* in this sweep                                                         */
-    bool *done; /* row numbers already printed                                           */
-    Sym *id;    /* C name of each node                                                   */
-    u32 sweep;
-    i64 tail;        /* lanes of the tail being printed; 0: a full vector                     */
-    const char *pad; /* indentation                                                           */
-} Gen;
-
 #define PUT(G, ...) text_fmt((G)->g->arena, (G)->t, __VA_ARGS__)
 
-/* ---- values, strides ----------------------------------------------------------------------- */
-
-static u32 port_value(const Gen *e, bool out, u32 i)
-{
-    return out ? e->nd->out + i : e->g->arg.at[e->nd->in + i];
-}
-
-static const BodyPort *port(const Gen *e, bool out, u32 i)
-{
-    return out ? &e->b->out.at[i] : &e->b->in.at[i];
-}
-
-/* Elements from one index of a body dim to the next; 0 if the value lacks it. */
-static i64 stride(const Gen *e, bool out, u32 i, u32 dim)
-{
-    const BodyPort *p = port(e, out, i);
-    for (u32 k = 0; k < p->rank; k++) {
-        if (p->axis[k] == dim) {
-            return e->g->value.at[port_value(e, out, i)].stride[k];
-        }
-    }
-    return 0;
-}
-
-static i64 dim_size(const Gen *e, u32 dim)
-{
-    return e->g->dim.at[e->b->dim[dim].dim].size;
-}
-
-/* Row-major over the logical dims of a node: the order of random numbers. */
-static i64 rand_stride(const Gen *e, u32 dims, u32 dim)
-{
-    i64 s = 1;
-    if (!(dims & (1u << dim))) {
-        return 0;
-    }
-    for (u32 i = dim + 1; i < e->b->ndim; i++) {
-        s *= dims & (1u << i) ? dim_size(e, i) : 1;
-    }
-    return s;
-}
-
-static bool is_partial(const Body *b, u32 out)
-{
-    return b->out.at[out].node == 0;
-}
-
-/* ---- analysis ------------------------------------------------------------------------------ */
-
-static u32 reduced_dims(const Body *b)
-{
-    u32 over = 0;
-    for (u32 i = 1; i < b->node.n; i++) {
-        over |= body_reduces(b->node.at[i].fn) ? b->node.at[i].over : 0;
-    }
-    return over;
-}
-
-/* The node's body with lse written out and without stop, in a copy. */
-static Body *lowered(Graph *g, const Body *b)
-{
-    Body *r = body_new(g);
-    r->text = b->text;
-    r->ndim = b->ndim;
-    memcpy(r->dim, b->dim, sizeof b->dim);
-    u32 *to = arena_alloc(g->arena, b->node.n * sizeof *to);
-    for (u32 i = 1; i < b->node.n; i++) {
-        BodyNode n = b->node.at[i];
-        for (u32 k = 0; k < n.narg; k++) {
-            n.arg[k] = to[n.arg[k]];
-        }
-        n.dims = n.narg ? 0 : n.dims;
-        if (n.fn == BF_STOP) {
-            to[i] = n.arg[0];
-        } else if (n.fn == BF_LSE) {
-            u32 x = n.arg[0];
-            u32 m = body_node(g, r, (BodyNode){.fn = BF_ROWMAX, .arg = {x}, .over = n.over});
-            u32 d = body_node(g, r, (BodyNode){.fn = BF_SUB, .arg = {x, m}});
-            u32 e = body_node(g, r, (BodyNode){.fn = BF_EXP, .arg = {d}});
-            u32 s = body_node(g, r, (BodyNode){.fn = BF_SUM, .arg = {e}, .over = n.over});
-            u32 l = body_node(g, r, (BodyNode){.fn = BF_LOG, .arg = {s}});
-            to[i] = body_node(g, r, (BodyNode){.fn = BF_ADD, .arg = {l, m}, .name = n.name});
-        } else {
-            to[i] = body_node(g, r, n);
-        }
-    }
-    for (u32 i = 0; i < b->in.n; i++) {
-        vec_push(g->arena, &r->in, b->in.at[i]);
-        r->in.at[i].node = to[b->in.at[i].node];
-    }
-    for (u32 i = 0; i < b->out.n; i++) {
-        vec_push(g->arena, &r->out, b->out.at[i]);
-        r->out.at[i].node = to[b->out.at[i].node];
-    }
-    for (u32 i = 1; i < r->node.n; i++) {
-        assert(r->node.at[i].fn != BF_AMAX && "fuse refuses amax");
-    }
-    body_prune(g, r);
-    return r;
-}
-
-/* Does every access step through dims i and j as through one? */
-static bool merges(const Gen *e, u32 i, u32 j)
-{
-    i64 n = dim_size(e, j);
-    for (u32 io = 0; io < 2; io++) {
-        for (u32 k = 0; k < (io ? e->b->out.n : e->b->in.n); k++) {
-            if (!(io && is_partial(e->b, k)) && stride(e, io, k, i) != stride(e, io, k, j) * n) {
-                return false;
-            }
-        }
-    }
-    for (u32 k = 1; k < e->b->node.n; k++) {
-        const BodyNode *nd = &e->b->node.at[k];
-        if (nd->fn == BF_INDEX && (nd->over & (1u << i | 1u << j))) {
-            return false;
-        }
-        if (nd->fn == BF_RAND && rand_stride(e, nd->dims, i) != rand_stride(e, nd->dims, j) * n) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Dims of more than one element that body b runs over in rows: all but the innermost of a map, all
- * but the reduced ones of a row kernel. */
-static u32 lead_dims(const Graph *g, const Body *b, u32 *wide)
-{
-    u32 used = 0, over = reduced_dims(b), last = 0;
-    for (u32 i = 1; i < b->node.n; i++) {
-        used |= b->node.at[i].dims;
-    }
-    for (u32 k = 0; k < b->out.n; k++) {
-        used |= is_partial(b, k) ? 0 : b->out.at[k].dims;
-    }
-    for (u32 i = 0; i < b->ndim; i++) {
-        used &= g->dim.at[b->dim[i].dim].size > 1 ? ~0u : ~(1u << i);
-        last = used & (1u << i) ? 1u << i : last;
-    }
-    *wide = used;
-    return used & ~(over ? over : last);
-}
-
-static u8 out_kind(const Graph *g, const Body *b, u32 k)
-{
-    u32 used, lead = lead_dims(g, b, &used);
-    const BodyPort *p = &b->out.at[k];
-    u32 missing = b->node.at[p->node].dims & ~p->dims & used;
-    return !missing            ? OUT_PLAIN
-           : !(p->dims & used) ? OUT_TOTAL
-           : p->dims & lead    ? OUT_SOME
-                               : OUT_COLUMNS;
-}
-
-i64 loopgen_lines(const Graph *g, const Body *b, u32 out)
-{
-    u8 kind = out_kind(g, b, out);
-    if (kind != OUT_COLUMNS && kind != OUT_TOTAL) {
-        return 0;
-    }
-    u32 used, lead = lead_dims(g, b, &used);
-    i64 rows = 1, all = 1;
-    for (u32 i = 0; i < b->ndim; i++) {
-        i64 size = used & (1u << i) ? g->dim.at[b->dim[i].dim].size : 1;
-        rows *= lead & (1u << i) ? size : 1;
-        all *= size;
-    }
-    if (rows == 1) {
-        return reduced_dims(b) ? 1 : (all + LINE_ELEMS - 1) / LINE_ELEMS;
-    }
-    return rows < PARTS_ROWS ? rows : PARTS_ROWS;
-}
-
-/* The row dims that a result lacks while it keeps others: 0, or the dims that must run innermost.
- */
-static u32 sequential(const Gen *e)
-{
-    u32 seq = 0, used, lead = lead_dims(e->g, e->b, &used);
-    for (u32 k = 0; k < e->b->out.n; k++) {
-        const BodyPort *p = &e->b->out.at[k];
-        if (!is_partial(e->b, k) && out_kind(e->g, e->b, k) == OUT_SOME) {
-            seq |= e->b->node.at[p->node].dims & ~p->dims & lead;
-        }
-    }
-    return seq;
-}
-
-static void choose_loops(Gen *e)
-{
-    u32 over = reduced_dims(e->b), used = 0;
-    Loop all[LOOPS];
-    u32 n = 0;
-    for (u32 i = 1; i < e->b->node.n; i++) {
-        used |= e->b->node.at[i].dims;
-    }
-    for (u32 k = 0; k < e->b->out.n; k++) {
-        used |= is_partial(e->b, k) ? 0 : e->b->out.at[k].dims;
-    }
-    u32 seq = sequential(e);
-    for (u32 i = 0; i < e->b->ndim; i++) {
-        u32 bit = 1u << i;
-        if (!((used | over) & bit) || (dim_size(e, i) == 1 && !(over & bit))) {
-            continue;
-        }
-        Loop *p = n ? &all[n - 1] : NULL;
-        bool same = p && !(p->mask & over) == !(over & bit) && p->seq == !!(seq & bit);
-        if (same && merges(e, p->last, i)) {
-            p->mask |= bit;
-            p->last = i;
-            p->size *= dim_size(e, i);
-        } else {
-            all[n++] = (Loop){.mask = bit, .last = i, .size = dim_size(e, i), .seq = seq & bit};
-        }
-    }
-    bool vector = n && (over || !all[n - 1].seq);
-    e->n = vector ? all[n - 1].size : 1;
-    e->inner = vector ? all[n - 1].mask : 0;
-    e->nrow = vector ? n - 1 : n;
-    if (over & ~e->inner) {
-        fail(e->g, e->nd->loc, E_LOOP, "%s: a sum over dims that do not lie together in memory",
-             sym_str(e->g, e->nd->path));
-    }
-    e->rows = e->seqs = 1;
-    for (u32 s = 0, at = 0; s < 2; s++) { /* sequential rows innermost                          */
-        for (u32 i = 0; i < e->nrow; i++) {
-            if (all[i].seq == (s == 1)) {
-                e->row[at++] = all[i];
-                *(s ? &e->seqs : &e->rows) *= all[i].size;
-            }
-        }
-    }
-    e->flat = e->rows == 1 && e->seqs == 1;
-}
-
-static bool vec(const Gen *e, u32 id)
-{
-    return (e->b->node.at[id].dims & e->inner) != 0;
-}
-
-static void choose_levels(Gen *e)
-{
-    for (u32 i = 1; i < e->b->node.n; i++) {
-        const BodyNode *n = &e->b->node.at[i];
-        for (u32 k = 0; k < n->narg; k++) {
-            u32 l = e->level[n->arg[k]] + (body_reduces(n->fn) ? 1 : 0);
-            e->level[i] = l > e->level[i] ? l : e->level[i];
-        }
-    }
-}
-
-static void choose_outs(Gen *e)
-{
-    u32 part = 0, last = 0;
-    for (u32 i = 1; i < e->b->node.n; i++) {
-        bool red = body_reduces(e->b->node.at[i].fn);
-        u32 l = e->level[i] - (red ? 1u : 0u);
-        last = (red || vec(e, i)) && l > last ? l : last;
-    }
-    while (part < e->b->out.n && !is_partial(e->b, part)) {
-        part++;
-    }
-    for (u32 k = 0; k < e->b->out.n; k++) {
-        const BodyPort *p = &e->b->out.at[k];
-        OutInfo *o = &e->out[k];
-        if (is_partial(e->b, k)) {
-            continue;
-        }
-        o->adds = value_adds(e->g, e->nd->out + k);
-        o->vec = ((e->b->node.at[p->node].dims | p->dims) & e->inner) != 0;
-        o->kind = out_kind(e->g, e->b, k);
-        u32 missing = e->b->node.at[p->node].dims & ~p->dims;
-        if ((missing & e->inner) && (o->kind == OUT_COLUMNS || o->kind == OUT_SOME)) {
-            fail(e->g, e->nd->loc, E_LOOP, "%s: result %s is a sum over inner dims: write sum()",
-                 sym_str(e->g, e->nd->path), sym_str(e->g, p->name));
-        }
-        if (o->kind == OUT_COLUMNS || o->kind == OUT_TOTAL) {
-            assert(part < e->b->out.n && "fuse gives each column sum a partial buffer");
-            o->part = part++;
-        }
-        o->sweep = p->inplace ? last : e->level[p->node];
-        bool keeps = o->kind == OUT_PLAIN && o->vec && !o->adds && !p->inplace && vec(e, p->node) &&
-                     e->b->node.at[p->node].fn > BF_RAND && !e->stored[p->node];
-        bool exact =
-            p->dtype == (e->wide ? DT_F64 : DT_F32) || e->b->node.at[p->node].fn == BF_ROUND;
-        if (keeps && exact) {
-            e->stored[p->node] = k + 1;
-        }
-    }
-}
-
-/* Every column sum of a node has as many lines in its partial buffer as the node has parts. */
-static void choose_parts(Gen *e)
-{
-    for (u32 k = 0; k < e->b->out.n; k++) {
-        if (is_partial(e->b, k)) {
-            e->parts = dim_size(e, e->b->out.at[k].axis[0]);
-            return;
-        }
-    }
-    if (e->flat) {
-        e->parts = (e->n + PARTS_ELEMS - 1) / PARTS_ELEMS;
-        return;
-    }
-    i64 most = (e->rows * e->seqs * e->n + PARTS_ELEMS / 2 - 1) / (PARTS_ELEMS / 2);
-    e->parts = e->rows < PARTS_ROWS ? e->rows : PARTS_ROWS;
-    e->parts = most < e->parts ? most : e->parts;
-}
-
-/* ---- names and small text ------------------------------------------------------------------- */
+/* ---- names and small text -------------------------------------------------------------------- */
 
 static const char *T(const Gen *e)
 {
@@ -388,16 +31,6 @@ static const char *T(const Gen *e)
 static int lanes(const Gen *e)
 {
     return e->wide ? 8 : 16;
-}
-
-static const char *ctype(u8 dtype)
-{
-    static const char *const names[DT_COUNT] = {[DT_F64] = "double",
-                                                [DT_F32] = "float",
-                                                [DT_BF16] = "uint16_t",
-                                                [DT_I64] = "int64_t",
-                                                [DT_I32] = "int32_t"};
-    return dtype < DT_COUNT ? names[dtype] : NULL;
 }
 
 /* "" for the lanes' own type, else the suffix of the load that converts. */
@@ -438,7 +71,7 @@ static Sym unique(Gen *e, const char *want)
         }
         for (u32 i = 0; i < e->b->in.n + e->b->out.n; i++) {
             bool out = i >= e->b->in.n;
-            clash = clash || port(e, out, out ? i - e->b->in.n : i)->name == s;
+            clash = clash || loop_port(e, out, out ? i - e->b->in.n : i)->name == s;
         }
         for (u32 i = 1; i < e->b->node.n; i++) {
             clash = clash || e->id[i] == s;
@@ -464,13 +97,14 @@ static void choose_names(Gen *e)
         const BodyNode *n = &e->b->node.at[i];
         const char *in = n->fn == BF_INPUT ? sym_str(e->g, e->b->in.at[n->port].name) : NULL;
         if (in) {
-            e->id[i] = unique(e, sym_str(e->g, sym_fmt(e->g, "%s_%s", in, vec(e, i) ? "i" : "0")));
+            e->id[i] =
+                unique(e, sym_str(e->g, sym_fmt(e->g, "%s_%s", in, loop_is_vec(e, i) ? "i" : "0")));
         } else if (n->fn == BF_CONST) {
             continue;
         } else if (n->fn <= BF_RAND) {
             e->id[i] = unique(e, n->fn == BF_SCALAR ? sym_str(e->g, n->name) : body_fn_name(n->fn));
         } else {
-            e->id[i] = unique(e, n->name ? sym_str(e->g, n->name) : vec(e, i) ? "t" : "s");
+            e->id[i] = unique(e, n->name ? sym_str(e->g, n->name) : loop_is_vec(e, i) ? "t" : "s");
         }
     }
 }
@@ -479,7 +113,7 @@ static void choose_names(Gen *e)
 static void put_offset(Gen *e, bool out, u32 k)
 {
     for (u32 i = 0; i < e->nrow; i++) {
-        i64 s = stride(e, out, k, e->row[i].last);
+        i64 s = loop_stride(e, out, k, e->row[i].last);
         if (s == 1) {
             PUT(e, " + r%u", i);
         } else if (s) {
@@ -491,7 +125,7 @@ static void put_offset(Gen *e, bool out, u32 k)
 static bool has_offset(const Gen *e, bool out, u32 k)
 {
     for (u32 i = 0; i < e->nrow; i++) {
-        if (stride(e, out, k, e->row[i].last)) {
+        if (loop_stride(e, out, k, e->row[i].last)) {
             return true;
         }
     }
@@ -504,7 +138,7 @@ static i64 inner_stride(const Gen *e, bool out, u32 k)
     for (u32 i = 0; i < e->b->ndim; i++) {
         last = e->inner & (1u << i) ? i : last;
     }
-    return e->inner ? stride(e, out, k, last) : 0;
+    return e->inner ? loop_stride(e, out, k, last) : 0;
 }
 
 /* ---- expressions ----------------------------------------------------------------------------- */
@@ -531,7 +165,7 @@ static void put_const(Gen *e, const BodyNode *n)
 /* An argument of a function on vectors: numbers are spread over the lanes. */
 static void put_vector(Gen *e, u32 id)
 {
-    if (vec(e, id)) {
+    if (loop_is_vec(e, id)) {
         put_arg(e, id, 0);
         return;
     }
@@ -561,7 +195,7 @@ static void put_rand(Gen *e, const BodyNode *n, bool vector)
     PUT(e, "a->c->scalar.seed, a->site ^ 0x%08xu, (uint64_t)(", site);
     bool any = false;
     for (u32 i = 0; i < e->nrow; i++) {
-        i64 s = rand_stride(e, n->dims, e->row[i].last);
+        i64 s = loop_rand_stride(e, n->dims, e->row[i].last);
         if (s) {
             PUT(e, "%sr%u * %lld", any ? " + " : "", i, (long long)s);
             any = true;
@@ -570,7 +204,7 @@ static void put_rand(Gen *e, const BodyNode *n, bool vector)
     for (u32 i = 0; i < e->b->ndim; i++) {
         if ((n->dims & (1u << i)) && strcmp(sym_str(e->g, e->b->dim[i].name), "b") == 0) {
             PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "",
-                (long long)rand_stride(e, n->dims, i));
+                (long long)loop_rand_stride(e, n->dims, i));
             any = true;
         }
     }
@@ -607,7 +241,7 @@ static void put_index(Gen *e, const BodyNode *n, bool vector)
 /* A load; for row numbers through the conversions of one number. */
 static void put_load(Gen *e, bool out, u32 k, bool vector, u8 type)
 {
-    const BodyPort *p = port(e, out, k);
+    const BodyPort *p = loop_port(e, out, k);
     const char *s = sym_str(e->g, p->name);
     if (!vector) {
         bool half = p->dtype == DT_BF16;
@@ -667,7 +301,7 @@ static void put_call(Gen *e, u32 id, bool vector)
 
 static void put_where(Gen *e, const BodyNode *n, bool vector)
 {
-    bool mask = vec(e, n->arg[0]);
+    bool mask = loop_is_vec(e, n->arg[0]);
     if (!vector) {
         PUT(e, "(");
         put_arg(e, n->arg[0], 1);
@@ -690,7 +324,7 @@ static void put_where(Gen *e, const BodyNode *n, bool vector)
 static void put_node(Gen *e, u32 id, u32 level)
 {
     const BodyNode *n = &e->b->node.at[id];
-    bool vector = vec(e, id);
+    bool vector = loop_is_vec(e, id);
     u32 own = level_of(n->fn);
     if (n->fn == BF_INPUT) {
         put_load(e, false, n->port, vector, n->type);
@@ -741,13 +375,12 @@ static void put_arg(Gen *e, u32 id, u32 level)
     }
 }
 
-/* ---- row numbers -------------------------------------------------------------------------------
- */
+/* ---- row numbers ----------------------------------------------------------------------------- */
 
 static void number_print(Gen *e, u32 id)
 {
     const BodyNode *n = &e->b->node.at[id];
-    if (vec(e, id) || e->done[id] || n->fn == BF_CONST || body_reduces(n->fn) ||
+    if (loop_is_vec(e, id) || e->done[id] || n->fn == BF_CONST || body_reduces(n->fn) ||
         n->fn == BF_GROUP) {
         return;
     }
@@ -770,16 +403,15 @@ static void mark(Gen *e, u32 id)
     }
     e->need[id] = true;
     u32 o = e->stored[id];
-    if (vec(e, id) && o && e->out[o - 1].sweep < e->sweep) {
+    if (loop_is_vec(e, id) && o && e->out[o - 1].sweep < e->sweep) {
         return; /* loaded again from its result                                               */
     }
-    for (u32 k = 0; vec(e, id) && k < n->narg; k++) {
+    for (u32 k = 0; loop_is_vec(e, id) && k < n->narg; k++) {
         mark(e, n->arg[k]);
     }
 }
 
-/* ---- one sweep ---------------------------------------------------------------------------------
- */
+/* ---- one sweep ------------------------------------------------------------------------------- */
 
 static bool sums_here(const Gen *e, u32 k)
 {
@@ -789,7 +421,7 @@ static bool sums_here(const Gen *e, u32 k)
 
 static bool stores_here(const Gen *e, u32 k)
 {
-    return !is_partial(e->b, k) && e->out[k].kind == OUT_PLAIN && e->out[k].vec &&
+    return !loop_is_partial(e->b, k) && e->out[k].kind == OUT_PLAIN && e->out[k].vec &&
            e->out[k].sweep == e->sweep;
 }
 
@@ -810,7 +442,7 @@ static bool sweep_marks(Gen *e)
         }
     }
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (!is_partial(e->b, k) && (stores_here(e, k) || sums_here(e, k))) {
+        if (!loop_is_partial(e->b, k) && (stores_here(e, k) || sums_here(e, k))) {
             mark(e, e->b->out.at[k].node);
             any = true;
         }
@@ -905,7 +537,7 @@ static void sum_print(Gen *e, u32 k)
 static void vector_print(Gen *e)
 {
     for (u32 i = 1; i < e->b->node.n; i++) {
-        if (!e->need[i] || !vec(e, i) || inlined(e, i) || e->b->node.at[i].fn == BF_GROUP) {
+        if (!e->need[i] || !loop_is_vec(e, i) || inlined(e, i) || e->b->node.at[i].fn == BF_GROUP) {
             continue;
         }
         u32 o = e->stored[i];
@@ -924,7 +556,7 @@ static void vector_print(Gen *e)
         }
     }
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (is_partial(e->b, k)) {
+        if (loop_is_partial(e->b, k)) {
             continue;
         }
         if (stores_here(e, k)) {
@@ -968,8 +600,7 @@ static void sweep_loop(Gen *e)
     e->pad = pad;
 }
 
-/* ---- segments of a flat arena
- * -------------------------------------------------------------------- */
+/* ---- segments of a flat arena ---------------------------------------------------------------- */
 
 static bool has_group(const Gen *e)
 {
@@ -1012,8 +643,7 @@ static void segments_print(Gen *e)
         text_str(g->arena, &value));
 }
 
-/* ---- worker
- * ---------------------------------------------------------------------------------------- */
+/* ---- worker ---------------------------------------------------------------------------------- */
 
 static bool has_site(const Gen *e)
 {
@@ -1034,8 +664,8 @@ static void params_print(Gen *e, const char *sep, bool end)
 {
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
-        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
-        PUT(e, "%s%s%s *%s", i || !end ? sep : "", out ? "" : "const ", ctype(p->dtype),
+        const BodyPort *p = loop_port(e, out, out ? i : i - e->b->out.n);
+        PUT(e, "%s%s%s *%s", i || !end ? sep : "", out ? "" : "const ", loop_ctype(p->dtype),
             sym_str(e->g, p->name));
         PUT(e, "%s", end ? ";" : "");
     }
@@ -1046,8 +676,9 @@ static void args_print(Gen *e)
     PUT(e, "typedef struct {\n    mg_ctx *c;");
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
-        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
-        PUT(e, "\n    %s%s *%s;", out ? "" : "const ", ctype(p->dtype), sym_str(e->g, p->name));
+        const BodyPort *p = loop_port(e, out, out ? i : i - e->b->out.n);
+        PUT(e, "\n    %s%s *%s;", out ? "" : "const ", loop_ctype(p->dtype),
+            sym_str(e->g, p->name));
     }
     PUT(e, "%s%s\n} %s_arg;\n\n", has_beta(e) ? "\n    int beta;" : "",
         has_site(e) ? "\n    uint32_t site;" : "", e->name);
@@ -1084,7 +715,7 @@ static bool index_used(const Gen *e, u32 i)
 {
     for (u32 io = 0; io < 2; io++) {
         for (u32 k = 0; k < (io ? e->b->out.n : e->b->in.n); k++) {
-            if (!(io && is_partial(e->b, k)) && stride(e, io, k, e->row[i].last)) {
+            if (!(io && loop_is_partial(e->b, k)) && loop_stride(e, io, k, e->row[i].last)) {
                 return true;
             }
         }
@@ -1103,14 +734,14 @@ static void pointers_print(Gen *e, bool rows)
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
         u32 k = out ? i : i - e->b->out.n;
-        const BodyPort *p = port(e, out, k);
-        if (out &&
-            (is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
+        const BodyPort *p = loop_port(e, out, k);
+        if (out && (loop_is_partial(e->b, k) || e->out[k].kind == OUT_COLUMNS ||
+                    e->out[k].kind == OUT_TOTAL)) {
             continue;
         }
         if (has_offset(e, out, k) == rows && p->node) {
             const char *s = sym_str(e->g, p->name);
-            PUT(e, "%s%s%s *%s = a->%s", e->pad, out ? "" : "const ", ctype(p->dtype), s, s);
+            PUT(e, "%s%s%s *%s = a->%s", e->pad, out ? "" : "const ", loop_ctype(p->dtype), s, s);
             put_offset(e, out, k);
             PUT(e, ";\n");
         }
@@ -1122,7 +753,7 @@ static void numbers_store(Gen *e)
     for (u32 k = 0; k < e->b->out.n; k++) {
         const BodyPort *p = &e->b->out.at[k];
         OutInfo *o = &e->out[k];
-        if (is_partial(e->b, k) || o->vec) {
+        if (loop_is_partial(e->b, k) || o->vec) {
             continue;
         }
         number_print(e, p->node);
@@ -1145,7 +776,7 @@ static void numbers_store(Gen *e)
             half                   ? "bf16_of_%s("
             : o->kind == OUT_TOTAL ? ""
                                    : "(%s)(",
-            half ? T(e) : ctype(p->dtype));
+            half ? T(e) : loop_ctype(p->dtype));
         put_arg(e, p->node, o->kind == OUT_TOTAL ? 0 : 0);
         PUT(e, o->kind == OUT_TOTAL ? ";\n" : ");\n");
     }
@@ -1183,7 +814,7 @@ static void fold_end(Gen *e)
 static void numbers_before(Gen *e)
 {
     for (u32 i = 1; i < e->b->node.n; i++) {
-        if (!vec(e, i) && e->level[i] <= e->sweep && e->need[i]) {
+        if (!loop_is_vec(e, i) && e->level[i] <= e->sweep && e->need[i]) {
             number_print(e, i);
         }
     }
@@ -1193,7 +824,7 @@ static void pad_print(Gen *e)
 {
     for (u32 k = 0; k < e->b->out.n; k++) {
         const BodyPort *p = &e->b->out.at[k];
-        if (is_partial(e->b, k) || e->out[k].kind != OUT_PLAIN || !e->out[k].vec || !p->rank) {
+        if (loop_is_partial(e->b, k) || e->out[k].kind != OUT_PLAIN || !e->out[k].vec || !p->rank) {
             continue;
         }
         u32 dim = e->b->dim[p->axis[p->rank - 1]].dim;
@@ -1231,7 +862,7 @@ static void partials_start(Gen *e)
 {
     for (u32 k = 0; k < e->b->out.n; k++) {
         const char *s = sym_str(e->g, e->b->out.at[k].name);
-        if (is_partial(e->b, k)) {
+        if (loop_is_partial(e->b, k)) {
             continue;
         }
         if (e->out[k].kind == OUT_TOTAL) {
@@ -1250,7 +881,7 @@ static void partials_start(Gen *e)
 static void partials_end(Gen *e)
 {
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (!is_partial(e->b, k) && e->out[k].kind == OUT_TOTAL) {
+        if (!loop_is_partial(e->b, k) && e->out[k].kind == OUT_TOTAL) {
             const char *s = sym_str(e->g, e->b->out.at[k].name);
             const char *q = sym_str(e->g, e->b->out.at[e->out[k].part].name);
             PUT(e, e->out[k].vec ? "%sa->%s[part] = f64_sum(%s_v);\n" : "%sa->%s[part] = %s_s;\n",
@@ -1338,7 +969,7 @@ static void rows_print(Gen *e)
 static void numbers_alone(Gen *e)
 {
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (!is_partial(e->b, k) && !e->out[k].vec) {
+        if (!loop_is_partial(e->b, k) && !e->out[k].vec) {
             PUT(e, "    if (part == 0) {\n");
             e->pad = "        ";
             numbers_store(e);
@@ -1351,7 +982,7 @@ static void numbers_alone(Gen *e)
 
 static bool flat_loop(const Gen *e)
 {
-    return e->flat && e->n >= lanes(e) && !reduced_dims(e->b);
+    return e->flat && e->n >= lanes(e) && !loop_reduced(e->b);
 }
 
 static void worker_print(Gen *e)
@@ -1378,8 +1009,7 @@ static void worker_print(Gen *e)
     PUT(e, "}\n\n");
 }
 
-/* ---- launcher
- * ------------------------------------------------------------------------------------------ */
+/* ---- launcher -------------------------------------------------------------------------------- */
 
 /* Adds the parts' lines in order into a column sum or a total. */
 static void lines_print(Gen *e, u32 k)
@@ -1394,7 +1024,7 @@ static void lines_print(Gen *e, u32 k)
             half             ? "    *%s = bf16_of_f64(%s_s);\n"
             : e->out[k].adds ? "    *%s = (%s)((beta ? *%s : 0) + %s_s);\n"
                              : "    *%s = (%s)%s_s;\n",
-            s, half ? s : ctype(p->dtype), s, s);
+            s, half ? s : loop_ctype(p->dtype), s, s);
         return;
     }
     i64 n = e->out[k].vec ? e->n : 1, step = e->out[k].vec ? inner_stride(e, true, k) : 1;
@@ -1406,10 +1036,10 @@ static void lines_print(Gen *e, u32 k)
     if (half) {
         PUT(e, "        %s[%s] = bf16_of_%s(v);\n    }\n", s, at, T(e));
     } else if (e->out[k].adds) {
-        PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at, ctype(p->dtype),
-            s, at);
+        PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at,
+            loop_ctype(p->dtype), s, at);
     } else {
-        PUT(e, "        %s[%s] = (%s)v;\n    }\n", s, at, ctype(p->dtype));
+        PUT(e, "        %s[%s] = (%s)v;\n    }\n", s, at, loop_ctype(p->dtype));
     }
 }
 
@@ -1421,12 +1051,12 @@ static void launcher_print(Gen *e)
         has_site(e) ? ", uint32_t site" : "", e->name);
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
         bool out = i < e->b->out.n;
-        PUT(e, ", %s", sym_str(e->g, port(e, out, out ? i : i - e->b->out.n)->name));
+        PUT(e, ", %s", sym_str(e->g, loop_port(e, out, out ? i : i - e->b->out.n)->name));
     }
     PUT(e, "%s%s};\n", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "");
     PUT(e, "    mg_par(c, %lld, %s_part, &a);\n", (long long)e->parts, e->name);
     for (u32 k = 0; k < e->b->out.n; k++) {
-        if (!is_partial(e->b, k) &&
+        if (!loop_is_partial(e->b, k) &&
             (e->out[k].kind == OUT_COLUMNS || e->out[k].kind == OUT_TOTAL)) {
             lines_print(e, k);
         }
@@ -1453,59 +1083,12 @@ static void comment_print(Gen *e)
     PUT(e, " */\n");
 }
 
-/* Lanes are double if a tensor is; of single numbers, which may be sums kept in double, only if
- * there is no tensor. */
-static void check_types(Gen *e)
-{
-    int wide = 0;
-    bool tensors = false;
-    for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
-        bool out = i < e->b->out.n;
-        const BodyPort *p = port(e, out, out ? i : i - e->b->out.n);
-        if (!ctype(p->dtype)) {
-            fail(e->g, e->nd->loc, E_LOOP,
-                 "%s: %s has the type %s, which CPU rows do not store yet",
-                 sym_str(e->g, e->nd->path), sym_str(e->g, p->name), dtype_name(p->dtype));
-        }
-        bool partial = out && is_partial(e->b, i);
-        wide |= p->dtype == DT_F64 && !partial ? (p->rank ? 2 : 1) : 0;
-        tensors = tensors || p->rank;
-    }
-    e->wide = wide & 2 || (wide && !tensors);
-}
-
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
 {
     const Node *nd = &g->node.at[node];
     Gen e = {.g = g, .node = node, .nd = nd, .name = name, .t = out};
-    e.b = lowered(g, g->body.at[nd->body]);
-    u64 n = e.b->node.n;
-    e.out = arena_alloc(g->arena, e.b->out.n * sizeof *e.out);
-    e.level = arena_alloc(g->arena, n * sizeof *e.level);
-    e.uses = arena_alloc(g->arena, n * sizeof *e.uses);
-    e.stored = arena_alloc(g->arena, n * sizeof *e.stored);
-    e.need = arena_alloc(g->arena, n * sizeof *e.need);
-    e.done = arena_alloc(g->arena, n * sizeof *e.done);
-    e.id = arena_alloc(g->arena, n * sizeof *e.id);
-    check_types(&e);
-    choose_loops(&e);
-    choose_levels(&e);
-    choose_outs(&e);
-    choose_parts(&e);
+    loop_plan(&e);
     choose_names(&e);
-    for (u32 i = 1; i < n; i++) {
-        for (u32 k = 0; k < e.b->node.at[i].narg; k++) {
-            e.uses[e.b->node.at[i].arg[k]]++;
-        }
-    }
-    for (u32 i = 1; i < n; i++) { /* row numbers stay out of the vector loop                     */
-        for (u32 k = 0; vec(&e, i) && k < e.b->node.at[i].narg; k++) {
-            e.uses[e.b->node.at[i].arg[k]] += !vec(&e, e.b->node.at[i].arg[k]);
-        }
-    }
-    for (u32 k = 0; k < e.b->out.n; k++) {
-        e.uses[e.b->out.at[k].node] += e.out[k].adds || e.out[k].kind == OUT_SOME ? 2 : 1;
-    }
     comment_print(&e);
     args_print(&e);
     if (has_group(&e)) {

@@ -230,7 +230,7 @@ static u32 text_of(Built *p, Text *t, const char *prefix)
 
 static void *load(const char *src)
 {
-    char dir[] = "/tmp/unit_rows.XXXXXX", cmd[1024];
+    char dir[] = "./build/unit_rows.dXXXXXX", cmd[1024];
     if (!mkdtemp(dir)) {
         return NULL;
     }
@@ -371,14 +371,6 @@ static void fill(Built *p, Memory *m, i64 vocab)
     }
 }
 
-void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg)
-{
-    (void)c;
-    for (int i = parts; i-- > 0;) { /* any order must do                                        */
-        fn(arg, i);
-    }
-}
-
 static void run(Built *p, Memory *m, void *so, const char *prefix)
 {
     Graph *g = p->g;
@@ -477,8 +469,10 @@ int main(int argc, char **argv)
         Arena *a = arena_new();
         Text t = {0};
         text_put(a, &t,
-                 "#include \"mg.h\"\n#include \"mgk.h\"\n#ifndef MG_KERNEL\n#define MG_KERNEL "
-                 "static\n#endif\n\n");
+                 "#include \"mg.h\"\n#include \"mgk.h\"\n#define MG_KERNEL static\n"
+                 "void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg)\n"
+                 "{\n    (void)c;\n    while (parts--)\n        fn(arg, parts); /* any order must "
+                 "do */\n}\n\n");
         for (u32 i = 0; i < NP; i++) {
             Text own = {0};
             build(&on[i], &programs[i], &variants[v], true);
