@@ -469,7 +469,7 @@ int main(int argc, char **argv)
         Arena *a = arena_new();
         Text t = {0};
         text_put(a, &t,
-                 "#include \"mg.h\"\n#include \"mgk.h\"\n#define MG_KERNEL static\n"
+                 "#include \"mg.h\"\n#include \"mgk.h\"\n"
                  "void mg_par(mg_ctx *c, int parts, void (*fn)(void *arg, int part), void *arg)\n"
                  "{\n    (void)c;\n    while (parts--)\n        fn(arg, parts); /* any order must "
                  "do */\n}\n\n");
