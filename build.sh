@@ -459,13 +459,15 @@ verb_variant() { # NAME [compiler]: for the tests
     exec 8>&-
 }
 
-unit() { # tests/unit_X.c to build/asan/unit_X; what the compiler says goes to build/asan/unit_X.log
+# tests/unit_X.c to build/asan/unit_X; what the compiler says goes to build/asan/unit_X.log. A test may define a function of ours
+# anew: its own comes first (muldefs).
+unit() {
     local name
     name=$(basename "$1" .c)
     rm -f "build/asan/$name"
     # shellcheck disable=SC2086
     QUIET=1 object "$1" "build/asan/$name.o" $STD -Itests $CFLAGS_LIBS $WARN $OPT >"build/asan/$name.log" 2>&1 &&
-        $CC $OPT -rdynamic -o "build/asan/$name" "build/asan/$name.o" build/asan/assets.o build/asan/libgen.a build/asan/libmg.a \
+        $CC $OPT -rdynamic -Wl,-z,muldefs -o "build/asan/$name" "build/asan/$name.o" build/asan/assets.o build/asan/libgen.a build/asan/libmg.a \
             $LDLIBS_TEST $LDLIBS -lm -ldl -pthread >>"build/asan/$name.log" 2>&1 || true
 }
 

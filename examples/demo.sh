@@ -13,7 +13,7 @@ export LC_ALL=C
 
 MARGIN=0.08   # nats a byte that the model must be under the best n-gram model
 WORDS=85      # per cent of the sampled words that must occur in the text
-dir=build/demo
+dir=${DEMO_DIR:-build/demo}
 cache=${XDG_CACHE_HOME:-${HOME:-$PWD/build}/.cache}/megagen/corpus
 text=
 keys=()
@@ -109,7 +109,7 @@ phase "train"
 "$dir/tiny/trainer" "out=$dir/run" resume=never log.every=200
 
 phase "evaluate"
-"$dir/tiny/trainer" eval "ckpt=$dir/run" | tee "$dir/eval.txt"
+"$dir/tiny/trainer" eval "ckpt=$dir/run" by_position=true | tee "$dir/eval.txt"
 loss=$(sed -n 's/.*valid loss \([0-9.]*\).*/\1/p' "$dir/eval.txt" | sed q)
 
 phase "samples"
@@ -117,7 +117,7 @@ phase "samples"
 i=0
 for prompt in "And the LORD said" "Then came" "In those days" "Blessed"; do
     i=$((i + 1))
-    "$dir/tiny/trainer" sample "ckpt=$dir/run" "prompt=$prompt" sample.tokens=500 "data.seed=$i" >"$dir/sample.txt"
+    "$dir/tiny/trainer" sample "ckpt=$dir/run" "prompt=$prompt" sample.tokens=400 "seed=$i" >"$dir/sample.txt"
     cat "$dir/sample.txt"
     echo
     # The first word is the prompt's and the last one may be cut short.
