@@ -627,10 +627,18 @@ static void st_config(Parse *p)
 
 static void st_mesh(Parse *p)
 {
+    i64 ranks = 1;
+    for (u32 i = 1; i < p->g->atom.n; i++) {
+        ranks *= p->g->atom.at[i].size;
+    }
     while (!eol(p)) {
         Atom a = {.name = word(p, "an atom")};
         expect(p, '=');
         a.size = (i32)integer(p, 1, 1 << 20);
+        ranks *= a.size;
+        if (ranks > 1 << 20) {
+            BAD(p, E_RANGE, "a mesh has at most %d ranks", 1 << 20);
+        }
         if (p->g->atom.n > ATOM_MAX) {
             BAD(p, E_RANGE, "a mesh has at most %d atoms", ATOM_MAX);
         }

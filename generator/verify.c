@@ -461,8 +461,14 @@ static void cover(const Graph *g, u32 id, bool *at)
     }
 }
 
+enum { WATCHED_ELEMS = 1 << 16 };
+
 static bool windows_meet(const Graph *g, u32 a, u32 b)
 {
+    if (type_elems(g, &g->value.at[a].type) > WATCHED_ELEMS ||
+        type_elems(g, &g->value.at[b].type) > WATCHED_ELEMS) {
+        return false; /* broadcasts may be larger than their base */
+    }
     u64 n = type_elems(g, &g->value.at[g->value.at[a].base].type);
     bool *x = arena_alloc(g->arena, n), *y = arena_alloc(g->arena, n);
     cover(g, a, x);
@@ -492,8 +498,6 @@ static u32 *last_uses(const Check *c)
     }
     return last;
 }
-
-enum { WATCHED_ELEMS = 1 << 16 };
 
 /* The node writes result r into the buffer of another value: nothing that was made before and lies
  * in the same elements may be used afterwards. */
