@@ -347,17 +347,30 @@ static void snap_prototypes(Emit *e)
     snap_close(g);
 }
 
+/* One operand or result of a title, on a new line of the comment where it does not fit. */
+static void put_shape(Graph *g, Text *t, u32 *line, u32 value)
+{
+    const char *shape = type_text(g, &g->value.at[value].type);
+    bool fits = t->n - *line + strlen(shape) + 12 < WIDTH;
+    text_put(g->arena, t, fits ? " " : "\n *  ");
+    *line = fits ? *line : t->n - 4;
+    text_put(g->arena, t, shape);
+}
+
+/* "attn: matmul [b=8 s=128 d=128] [d=128 f=384] -> [b=8 s=128 f=384]" */
 static const char *inst_title(Graph *g, const Inst *inst)
 {
     const Node *n = &g->node.at[inst->node];
     Text t = {0};
-    text_fmt(g->arena, &t, "%s: %s", sym_str(g, n->path), sym_str(g, g->op.at[n->op].name));
+    u32 line = 0;
+    text_fmt(g->arena, &t, "%s: %s", comment_safe(g, sym_str(g, n->path)),
+             sym_str(g, g->op.at[n->op].name));
     for (u32 i = 0; i < n->nin; i++)
-        text_fmt(g->arena, &t, " %s", type_text(g, &g->value.at[g->arg.at[n->in + i]].type));
+        put_shape(g, &t, &line, g->arg.at[n->in + i]);
     text_put(g->arena, &t, " ->");
     for (u32 i = 0; i < n->nout; i++)
-        text_fmt(g->arena, &t, " %s", type_text(g, &g->value.at[n->out + i].type));
-    return comment_safe(g, text_str(g->arena, &t));
+        put_shape(g, &t, &line, n->out + i);
+    return text_str(g->arena, &t);
 }
 
 static void snap_instance(Graph *g, const Inst *inst)

@@ -12,7 +12,8 @@
 
 /* A pointer: `float *qkv = AT(c, ...);`, shape for the margin. */
 typedef struct {
-    const char *type, *name, *text, *shape;
+    const char *type, *name, *text;
+    u32 value;
 } Decl;
 
 /* A function body, or the body of a loop in it. */
@@ -433,27 +434,49 @@ static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
     const char *name = sym_str(g, local_unique(fn, local_word(fn, base), port));
     char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
                            dtype_ctype(g->value.at[base].type.dtype));
-    const char *shape = type_text(g, &g->value.at[base].type);
-    vec_push(g->arena, &sc->decl, (Decl){type, name, text, shape});
+    vec_push(g->arena, &sc->decl, (Decl){type, name, text, base});
     fn->local[base] = name;
     fn->plain[base] = true;
+}
+
+/* [b s d]: where sizes do not fit. */
+static const char *dims_text(Graph *g, const Type *t)
+{
+    Text s = {0};
+    text_put(g->arena, &s, "[");
+    for (u32 i = 0; i < t->rank; i++)
+        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, g->dim.at[t->dim[i]].name));
+    text_put(g->arena, &s, "]");
+    return text_str(g->arena, &s);
+}
+
+static int longer(int than, const char *s)
+{
+    return (int)strlen(s) > than ? (int)strlen(s) : than;
 }
 
 /* The declarations of a scope, in columns of their own. */
 static void print_decls(Fn *fn, const Scope *sc, Lines *out)
 {
-    Arena *a = fn->g->arena;
-    int type = 0, name = 0;
+    Graph *g = fn->g;
+    int type = 0, name = 0, text = 0, indent = (int)(4 + 4 * sc->depth);
     for (u32 i = 0; i < sc->decl.n; i++) {
-        int t = (int)strlen(sc->decl.at[i].type), n = (int)strlen(sc->decl.at[i].name);
-        type = t > type ? t : type;
-        name = n > name ? n : name;
+        type = longer(type, sc->decl.at[i].type);
+        name = longer(name, sc->decl.at[i].name);
+        text = longer(text, sc->decl.at[i].text);
     }
+    int column = indent + type + 2 + name + 3 + text + 2;
+    if (sc->depth && column < MARGIN)
+        column = MARGIN;
     for (u32 i = 0; i < sc->decl.n; i++) {
         const Decl *d = &sc->decl.at[i];
-        char *line = arena_fmt(a, "%*s%-*s *%-*s = %s;", (int)(4 + 4 * sc->depth), "", type,
-                               d->type, name, d->name, d->text);
-        vec_push(a, out, (Line){line, d->shape, 0});
+        const Value *v = &g->value.at[d->value];
+        const char *shape = type_text(g, &v->type);
+        if (column + (int)strlen(shape) + 6 > WIDTH)
+            shape = dims_text(g, &v->type);
+        char *line = arena_fmt(g->arena, "%*s%-*s *%-*s = %s;", indent, "", type, d->type, name,
+                               d->name, d->text);
+        vec_push(g->arena, out, (Line){line, comment_safe(g, shape), v->node ? v->node + 1 : 0});
     }
 }
 
@@ -745,22 +768,30 @@ void emit_func(Emit *e, u32 func)
     e->cfunc[func] = e->func.n;
 }
 
-/* "void attn_qkv_mm(mg_ctx *c, float *y, const float *x, const float *w, int beta)" */
+static void put_param(Graph *g, Text *t, u32 *line, const char *constness, u8 dtype)
+{
+    const char *type = dtype_ctype(dtype);
+    bool fits = t->n - *line + strlen(constness) + strlen(type) + 6 < WIDTH;
+    text_put(g->arena, t, fits ? ", " : ",\n");
+    *line = fits ? *line : t->n;
+    text_fmt(g->arena, t, "%s%s%s *", fits ? "" : "    ", constness, type);
+}
+
+/* "void attn_qkv_mm(mg_ctx *c, float *, const float *, const float *, int beta)" */
 const char *func_prototype(Graph *g, const Inst *inst)
 {
     const Node *n = &g->node.at[inst->node];
-    bool sink = is_op(g, inst->node, "accum") || is_op(g, inst->node, "write");
+    bool accum = is_op(g, inst->node, "accum");
     Text t = {0};
+    u32 line = 0;
     text_fmt(g->arena, &t, "void %s(mg_ctx *c", sym_str(g, inst->name));
-    if (sink)
-        text_fmt(g->arena, &t, ", %s *",
-                 dtype_ctype(g->func.at[n->func].formal.at[n->formal - 1].type.dtype));
+    if (accum || is_op(g, inst->node, "write"))
+        put_param(g, &t, &line, "", g->func.at[n->func].formal.at[n->formal - 1].type.dtype);
     for (u32 i = 0; i < n->nout; i++)
-        text_fmt(g->arena, &t, ", %s *", dtype_ctype(g->value.at[n->out + i].type.dtype));
+        put_param(g, &t, &line, "", g->value.at[n->out + i].type.dtype);
     for (u32 i = 0; i < n->nin; i++)
-        text_fmt(g->arena, &t, ", const %s *",
-                 dtype_ctype(g->value.at[g->arg.at[n->in + i]].type.dtype));
-    if (node_adds(g, inst->node) || is_op(g, inst->node, "accum"))
+        put_param(g, &t, &line, "const ", g->value.at[g->arg.at[n->in + i]].type.dtype);
+    if (node_adds(g, inst->node) || accum)
         text_put(g->arena, &t, ", int beta");
     if (draws(g, inst->node))
         text_put(g->arena, &t, ", uint32_t site");
