@@ -250,7 +250,7 @@ static u32 snap_calls(Graph *g, const CFunc *cf)
             snap_open(g, NULL);
             const char *prefix = sym_str(g, call->prefix);
             snap_str(g, "note", comment_safe(g, *prefix ? prefix : sym_str(g, ch->name)));
-            snap_wrapped(g, "lines", item.at, item.n, 20);
+            snap_wrapped(g, "lines", item.at, item.n, 22);
             snap_close(g);
             n++;
         }

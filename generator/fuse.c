@@ -622,17 +622,28 @@ static u32 main_member(const Fuse *f, const Group *s)
     return best;
 }
 
-/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named
- * after its main op. */
-static Attr ops_attr(const Fuse *f, const Group *s, u32 main)
+/* The backward op with the longest body; NULL: the group is none. */
+static const char *main_bwd(const Fuse *f, const Group *s)
+{
+    const char *best = NULL;
+    u32 size = 0;
+    for (u32 i = 0; i < s->node.n; i++) {
+        u32 node = s->node.at[i];
+        const char *op = sym_str(f->g, op_of(f->g, node)->name);
+        if (strstr(op, ".bwd") && f->body[node]->node.n > size) {
+            best = op;
+            size = f->body[node]->node.n;
+        }
+    }
+    return best;
+}
+
+/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named after its main op. */
+static Attr ops_attr(const Fuse *f, const Group *s)
 {
     Graph *g = f->g;
     Text t = {0};
-    const char *back = NULL, *name = sym_str(g, op_of(f->g, main)->name);
-    for (u32 i = 0; i < s->node.n && !back; i++) {
-        const char *op = strstr(name, ".bwd") ? name : sym_str(g, op_of(g, s->node.at[i])->name);
-        back = strstr(op, ".bwd") ? op : NULL;
-    }
+    const char *back = main_bwd(f, s);
     if (back) {
         text_fmt(g->arena, &t, "%.*s_bwd", (int)(strstr(back, ".bwd") - back), back);
     }
@@ -665,7 +676,7 @@ static void fuse_group(Fuse *f, u32 group)
         u32 main = main_member(f, s), fused = op_find(g, "fused");
         assert(fused);
         vec_push(g->arena, &g->body, m.b);
-        Attr ops = ops_attr(f, s, main);
+        Attr ops = ops_attr(f, s);
         u32 id = node_add_typed(g, f->func, fused, m.in.at, m.in.n, &ops, 1, m.type.at, m.type.n);
         Node *n = &g->node.at[id];
         const Node *o = &g->node.at[main];
