@@ -1,3 +1,4 @@
+#!/usr/bin/env bash
 # fuzz.test.sh: parser and verify against mutated programs, in the hostile build under ASan and UBSan.
 # MG_FUZZ_SECONDS sets the time (default 60); the seed is printed, the text of a crash is kept.
 # limit: 600
