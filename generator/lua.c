@@ -12,10 +12,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 /* ==== the state =================================================================================
  */
@@ -31,6 +34,30 @@ enum { CODE_LUA = 100, CODE_READ = 101, CODE_TIME = 104, CODE_MEMORY = 105, CODE
 static const char time_message[] =
     "the spec does not come to an end: stopped after 3e8 instructions";
 #define LIB "megagen.lib"
+
+/* Instructions are counted by the hook, but a library call such as a pattern match is one
+ * instruction. While a spec runs, a timer ends the process; there is nothing to clean up in the
+ * child. */
+enum { CALL_SECONDS = 3 };
+
+static void on_timer(int sig)
+{
+    static const char text[] = "megagen: error[E0104]: the spec does not come to an end: a call of "
+                               "a library ran for more than 3 s\n";
+    (void)sig;
+    if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
+        _exit(70);
+    }
+    _exit(1);
+}
+
+static void timer_set(int seconds)
+{
+    struct sigaction act = {.sa_handler = on_timer};
+    struct itimerval time = {.it_value = {.tv_sec = seconds}};
+    sigaction(SIGPROF, &act, NULL);
+    setitimer(ITIMER_PROF, &time, NULL);
+}
 
 /* What belongs to a state beside its stack: where new nodes go, and the limits. */
 typedef struct {
@@ -923,14 +950,18 @@ void lua_load_spec(Graph *g, const char *spec, int noverride, char **override)
         lua_pushstring(L, override[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
+    timer_set(CALL_SECONDS);
     lua_call_checked(g, 2, 0, CODE_LUA);
+    timer_set(0);
 }
 
 /* Chain "fwd" with one Func a call; pass_expand shares the equal ones. */
 void lua_trace(Graph *g)
 {
+    timer_set(CALL_SECONDS);
     push_lib(g->lua, "trace");
     lua_call_checked(g, 0, 0, CODE_LUA);
+    timer_set(0);
     door(g->lua)->func = 0;
 }
 

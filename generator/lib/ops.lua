@@ -35,8 +35,16 @@ local function dims_str(dims)
 end
 ops.dims_str = dims_str
 
+local function need_value(v, what)
+  if not ops.is_value(v) then
+    diag.fail(diag.here(what), 301, ("%s: a value is expected, got %s"):format(what, type(v)))
+  end
+end
+ops.need_value = need_value
+
 -- The position of a dim of v, given by name, by position (negative from the end) or by id.
 local function dim_pos(v, d, what)
+  need_value(v, what)
   if math.type(d) == "integer" then
     local i = d < 0 and #v.dims + 1 + d or d
     if v.dims[i] then return i end
@@ -365,6 +373,11 @@ Value.__newindex = function() diag.fail(diag.here(), 314, "values cannot be chan
 
 -- matmul(a, b, names): contraction over the dims named; without names over all dims they share.
 function ops.matmul(a, b, names)
+  need_value(a, "matmul")
+  need_value(b, "matmul")
+  if names ~= nil and type(names) ~= "string" then
+    diag.fail(diag.here "matmul", 305, "matmul: the dims to sum over are a string such as \"d\"")
+  end
   local sum = {}
   if names then
     for n in names:gmatch "%S+" do sum[#sum + 1] = a.dims[dim_pos(a, n, "matmul")] end

@@ -473,21 +473,86 @@ function mg.mark(v, name)
 end
 
 mg.matmul = ops.matmul
-mg.slice, mg.rename, mg.concat = view.slice, view.rename, view.concat
-function mg.split(v, d, names) return view.split(v, d, names) end
-function mg.merge(v, from, to, name) return view.merge(v, from, to, name) end
-function mg.transpose(v, names)
-  local order = {}
-  for n in names:gmatch "%S+" do
-    for _, d in ipairs(v.dims) do
-      if ops.dim_name(d) == n or ops.dim_name(d):match "^[^.]+" == n then order[#order + 1] = d break end
+-- Views: windows on a value, no data moves. Dims are given by name or position (from 1; negative from the end).
+
+local function need_int(n, what)
+  if math.type(n) ~= "integer" then
+    diag.fail(diag.here(what), 107, ("%s: a whole number is expected, got %s"):format(what, tostring(n)))
+  end
+end
+
+-- x[.. d ..] -> elements from .. from + len - 1 of d, from counted from 0.
+function mg.slice(x, d, from, len, name)
+  need_int(from, "slice")
+  need_int(len, "slice")
+  local y = view.slice(x, d, from, len, name)
+  return y
+end
+
+-- The same dim by another name.
+function mg.rename(x, d, name)
+  if type(name) ~= "string" then diag.fail(diag.here "rename", 301, "rename: mg.rename(x, \"old\", \"new\")") end
+  local y = view.rename(x, d, name)
+  return y
+end
+
+-- One dim as several: mg.split(x, "d", { { "h", 4 }, { "e", 32 } }).
+function mg.split(x, d, parts)
+  ops.need_value(x, "split")
+  for _, p in ipairs(type(parts) == "table" and parts or { false }) do
+    if type(p) ~= "table" or type(p[1]) ~= "string" or math.type(p[2]) ~= "integer" or p[2] < 1 then
+      diag.fail(diag.here "split", 301, "split: mg.split(x, \"d\", { { \"h\", 4 }, { \"e\", 32 } })")
     end
   end
-  return view.transpose(v, order)
+  local y = view.split(x, d, parts)
+  return y
 end
-function mg.size(v, name)
-  for _, d in ipairs(v.dims) do
-    if ops.dim_name(d) == name or ops.dim_name(d):match "^[^.]+" == name then return ops.dim_size(d) end
+
+-- Neighbouring dims at positions from .. to as one.
+function mg.merge(x, from, to, name)
+  ops.need_value(x, "merge")
+  need_int(from, "merge")
+  need_int(to, "merge")
+  if from < 1 or to > #x.dims or from > to or type(name) ~= "string" then
+    diag.fail(diag.here "merge", 301, ("merge: mg.merge(x, first, last, \"name\") with positions 1 to %d"):format(#x.dims))
   end
-  diag.fail(diag.here "size", 307, ("size: %s has no dim %s"):format(ops.dims_str(v.dims), tostring(name)))
+  local y = view.merge(x, from, to, name)
+  return y
+end
+
+-- Values behind each other along a dim.
+function mg.concat(list, d, name)
+  if type(list) ~= "table" or #list == 0 then diag.fail(diag.here "concat", 301, "concat: a list of values is expected") end
+  for _, x in ipairs(list) do ops.need_value(x, "concat") end
+  local y = view.concat(list, d, name)
+  return y
+end
+
+local function find_dim(x, name)
+  for _, d in ipairs(x.dims) do
+    if ops.dim_name(d) == name then return d end
+  end
+  for _, d in ipairs(x.dims) do
+    if ops.dim_name(d):match "^[^.]+" == name then return d end
+  end
+end
+
+-- The dims in another order: mg.transpose(x, "b h s e").
+function mg.transpose(x, names)
+  ops.need_value(x, "transpose")
+  local order = {}
+  for n in tostring(names):gmatch "%S+" do
+    order[#order + 1] = find_dim(x, n)
+      or diag.fail(diag.here "transpose", 307, ("transpose: %s has no dim %s"):format(ops.dims_str(x.dims), n))
+  end
+  local y = view.transpose(x, order)
+  return y
+end
+
+-- The size of a dim.
+function mg.size(x, name)
+  ops.need_value(x, "size")
+  local d = find_dim(x, name)
+  if not d then diag.fail(diag.here "size", 307, ("size: %s has no dim %s"):format(ops.dims_str(x.dims), tostring(name))) end
+  return ops.dim_size(d)
 end
