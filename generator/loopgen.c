@@ -1043,17 +1043,45 @@ static void lines_print(Gen *e, u32 k)
     }
 }
 
+/* A long line, broken at its commas. */
+static void wrapped_put(Gen *e, const char *line, u32 indent)
+{
+    u32 col = 0;
+    while (*line) {
+        const char *comma = strstr(line, ", ");
+        u32 n = comma ? (u32)(comma - line) + 1 : (u32)strlen(line);
+        if (col && col + n > 98) {
+            PUT(e, "\n%*s", (int)indent, "");
+            col = indent;
+            line += *line == ' ';
+            n -= comma && line[-1] == ' ';
+        }
+        PUT(e, "%.*s", (int)n, line);
+        col += n;
+        line += n;
+    }
+}
+
 static void launcher_print(Gen *e)
 {
+    Text *out = e->t, head = {0}, init = {0};
+    u32 indent = (u32)strlen("MG_KERNEL void (") + (u32)strlen(e->name);
+    e->t = &head;
     PUT(e, "MG_KERNEL void %s(mg_ctx *c", e->name);
     params_print(e, ", ", false);
-    PUT(e, "%s%s)\n{\n    %s_arg a = {c", has_beta(e) ? ", int beta" : "",
-        has_site(e) ? ", uint32_t site" : "", e->name);
+    PUT(e, "%s%s)", has_beta(e) ? ", int beta" : "", has_site(e) ? ", uint32_t site" : "");
+    e->t = &init;
+    PUT(e, "    %s_arg a = {c", e->name);
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
-        bool out = i < e->b->out.n;
-        PUT(e, ", %s", sym_str(e->g, loop_port(e, out, out ? i : i - e->b->out.n)->name));
+        bool last = i >= e->b->out.n;
+        PUT(e, ", %s", sym_str(e->g, loop_port(e, !last, last ? i - e->b->out.n : i)->name));
     }
-    PUT(e, "%s%s};\n", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "");
+    PUT(e, "%s%s};", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "");
+    e->t = out;
+    wrapped_put(e, text_str(e->g->arena, &head), indent < 60 ? indent : 8);
+    PUT(e, "\n{\n");
+    wrapped_put(e, text_str(e->g->arena, &init), 8);
+    PUT(e, "\n");
     PUT(e, "    mg_par(c, %lld, %s_part, &a);\n", (long long)e->parts, e->name);
     for (u32 k = 0; k < e->b->out.n; k++) {
         if (!loop_is_partial(e->b, k) &&
