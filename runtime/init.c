@@ -30,26 +30,78 @@ uint32_t mg_path_site(const char *path)
     return h;
 }
 
-/* 16 numbers of the standard form of `init` from element i on. */
-static f32v draw(const Fill *f, uint64_t i)
+/* Words 0 and 1 of the Philox blocks of elements i .. i + 15: u32_rand of mgk.h for both at once.
+ */
+MGK void two_words(const Fill *f, uint64_t i, u32v *x, u32v *y)
 {
-    u32v a = u32_rand(f->seed, f->site, i, 0, 0);
-    if (f->var->init == MG_INIT_UNIFORM)
-        return f32_unit(a);
-    return f32_normal(a, u32_rand(f->seed, f->site, i, 0, 1));
+    u32v a = (u32v)i32_iota(0) + (uint32_t)i, b = (uint32_t)(i >> 32) - (u32v)(a < (uint32_t)i);
+    u32v c = {0}, d = {0};
+    uint32_t k0 = (uint32_t)f->seed ^ f->site, k1 = (uint32_t)(f->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        u32v t = u32_mul_hi(c, 0xcd9e8d57u) ^ b ^ k0, u = u32_mul_hi(a, 0xd2511f53u) ^ d ^ k1;
+        b = c * 0xcd9e8d57u;
+        d = a * 0xd2511f53u;
+        a = t;
+        c = u;
+        k0 += 0x9e3779b9u;
+        k1 += 0xbb67ae85u;
+    }
+    *x = a;
+    *y = b;
 }
+
+MGK void fill_range(const Fill *f, uint64_t from, uint64_t to)
+{
+    const mg_var *v = f->var;
+    bool uniform = v->init == MG_INIT_UNIFORM;
+    double a = v->a, b = uniform ? v->b - v->a : v->b;
+    for (uint64_t i = from; i < to; i += 16) {
+        u32v x, y;
+        two_words(f, i, &x, &y);
+        f32v z = uniform ? f32_unit(x) : f32_normal(x, y);
+        uint64_t n = to - i < 16 ? to - i : 16;
+        if (v->dtype == MG_F32)
+            for (uint64_t k = 0; k < n; k++)
+                ((float *)(void *)f->mem)[i + k] = (float)(a + b * (double)z[k]);
+        else
+            for (uint64_t k = 0; k < n; k++)
+                mg_elem_set(v->dtype, f->mem, i + k, a + b * (double)z[k]);
+    }
+}
+
+/* The same text for each feature level; the bits do not depend on it. */
+static void fill_plain(const Fill *f, uint64_t from, uint64_t to)
+{
+    fill_range(f, from, to);
+}
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void fill_avx2(const Fill *f, uint64_t from, uint64_t to)
+{
+    fill_range(f, from, to);
+}
+__attribute__((target("avx512f,avx512dq"))) static void fill_avx512(const Fill *f, uint64_t from,
+                                                                    uint64_t to)
+{
+    fill_range(f, from, to);
+}
+#endif
 
 static void fill_random(void *arg, int part)
 {
     const Fill *f = arg;
-    const mg_var *v = f->var;
-    double a = v->a, b = v->init == MG_INIT_UNIFORM ? v->b - v->a : v->b;
-    uint64_t from = (uint64_t)part * PIECE, to = from + PIECE < v->elems ? from + PIECE : v->elems;
-    for (uint64_t i = from; i < to; i += 16) {
-        f32v x = draw(f, i);
-        for (uint64_t k = 0; k < 16 && i + k < to; k++)
-            mg_elem_set(v->dtype, f->mem, i + k, a + b * (double)x[k]);
+    uint64_t from = (uint64_t)part * PIECE,
+             to = from + PIECE < f->var->elems ? from + PIECE : f->var->elems;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
+        fill_avx512(f, from, to);
+        return;
     }
+    if (__builtin_cpu_supports("avx2")) {
+        fill_avx2(f, from, to);
+        return;
+    }
+#endif
+    fill_plain(f, from, to);
 }
 
 static void fill_const(void *arg, int part)
