@@ -60,19 +60,15 @@ char *mg_log_newest(const char *name)
 static int next_folder(const char *name, char **out)
 {
     mg_text plain = {0}, dir = {0};
-    bool made = mkdir("runs", 0777) == 0 || errno == EEXIST;
+    int err = mkdir("runs", 0777) == 0 || errno == EEXIST ? EEXIST : errno;
     plain_name(name, &plain);
-    for (long k = newest_number(plain.p) + 1; made; k++) {
+    for (long k = newest_number(plain.p) + 1; err == EEXIST; k++) {
         dir.n = 0;
         mg_text_printf(&dir, "runs/%s-%ld", plain.p, k);
-        made = mkdir(dir.p, 0777) == 0;
-        if (made || errno != EEXIST)
-            break;
-        made = true;
+        err = mkdir(dir.p, 0777) == 0 ? 0 : errno;
     }
-    int err = errno;
     mg_text_free(&plain);
-    if (made) {
+    if (err == 0) {
         *out = dir.p;
         return MG_OK;
     }
