@@ -617,8 +617,18 @@ static const char *graph_hash(Graph *g)
     return arena_fmt(g->arena, "%016llx", (unsigned long long)hash_bytes(text, strlen(text), hash));
 }
 
+static bool has_dtype(const Graph *g, u8 dtype)
+{
+    for (u32 i = 1; i < g->value.n; i++) {
+        if (g->value.at[i].type.dtype == dtype)
+            return true;
+    }
+    return false;
+}
+
 static void snap_model(Graph *g)
 {
+    snap_int(g, "bf16", has_dtype(g, DT_BF16));
     snap_str(g, "spec_name", comment_safe(g, sym_str(g, g->cfg.name)));
     snap_str(g, "name_literal", c_string(g, sym_str(g, g->cfg.name)));
     snap_str(g, "spec_file", comment_safe(g, file_text(g, g->cfg.spec_file)));

@@ -249,9 +249,9 @@ static int fn_dense(lua_State *L)
 }
 
 static const char *const ctypes[DT_COUNT] = {
-    [DT_F64] = "double",   [DT_F32] = "float",    [DT_BF16] = "uint16_t", [DT_F16] = "uint16_t",
-    [DT_E4M3] = "uint8_t", [DT_E5M2] = "uint8_t", [DT_I64] = "int64_t",   [DT_I32] = "int32_t",
-    [DT_U32] = "uint32_t", [DT_U16] = "uint16_t", [DT_U8] = "uint8_t",    [DT_BOOL] = "uint8_t",
+    [DT_F64] = "double",   [DT_F32] = "float",    [DT_BF16] = "bf16",   [DT_F16] = "uint16_t",
+    [DT_E4M3] = "uint8_t", [DT_E5M2] = "uint8_t", [DT_I64] = "int64_t", [DT_I32] = "int32_t",
+    [DT_U32] = "uint32_t", [DT_U16] = "uint16_t", [DT_U8] = "uint8_t",  [DT_BOOL] = "uint8_t",
 };
 
 const char *dtype_ctype(u8 dt)

@@ -113,7 +113,7 @@ typedef enum {
 } Dtype;
 u32 dtype_size(u8 dt);           /* bytes; DT_F has none and asserts                          */
 const char *dtype_name(u8 dt);   /* "f", "f64", "bf16", ...                                   */
-const char *dtype_ctype(u8 dt);  /* "double", "float", "uint16_t" (bf16 bits), ... as in mgk.h */
+const char *dtype_ctype(u8 dt);  /* "double", "float", "bf16" (a uint16_t), "int32_t", ...      */
 u8 dtype_parse(const char *s);   /* DT_NONE if unknown                                        */
 
 /* A named dim. Two dims with one letter and different sizes are two Dims ("d", "d.1"). */
