@@ -1053,8 +1053,9 @@ static void wrapped_put(Gen *e, const char *line, u32 indent)
         if (col && col + n > 98) {
             PUT(e, "\n%*s", (int)indent, "");
             col = indent;
-            line += *line == ' ';
-            n -= comma && line[-1] == ' ';
+            u32 blank = *line == ' ';
+            line += blank;
+            n -= blank;
         }
         PUT(e, "%.*s", (int)n, line);
         col += n;
