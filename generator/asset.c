@@ -102,3 +102,15 @@ u32 asset_list(Arena *a, const char *dir, const char *suffix, const char ***path
     *path = names.at;
     return names.n;
 }
+
+const char *kernel_read(Graph *g, const char *path, u64 *n)
+{
+    for (u32 i = 0; i < g->kernel_file.n; i++) {
+        const Asset *t = &g->kernel_file.at[i];
+        if (!strcmp(t->path, path)) {
+            *n = t->n;
+            return t->data;
+        }
+    }
+    return asset_read(g->arena, path, n);
+}

@@ -699,7 +699,7 @@ static void add_file(Graph *g, const char *path, Paths *out)
             return;
     }
     u64 n = 0;
-    const char *text = asset_read(g->arena, path, &n);
+    const char *text = kernel_read(g, path, &n);
     if (!text)
         return;
     vec_push(g->arena, out, path);
@@ -788,7 +788,7 @@ static void copy_sources(Graph *g)
     runtime_files(g, &files);
     for (u32 i = 0; i < files.n; i++) {
         u64 size = 0;
-        const char *text = asset_read(g->arena, files.at[i], &size);
+        const char *text = kernel_read(g, files.at[i], &size);
         const char *name = strncmp(files.at[i], "build/", 6) ? files.at[i] : files.at[i] + 6;
         write_file(g, name == files.at[i] ? name : arena_fmt(g->arena, "runtime/%s", name), text,
                    size);

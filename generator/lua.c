@@ -459,6 +459,19 @@ static int core_op_add(lua_State *L)
     return 1;
 }
 
+static int core_kernel_file(lua_State *L) /* (name, text): a kernel file of the spec's own */
+{
+    Graph *g = door(L)->g;
+    size_t n = 0;
+    const char *text = luaL_checklstring(L, 2, &n);
+    Asset a = {.path = arena_fmt(g->arena, "kernels/cpu/%s", luaL_checkstring(L, 1)), .n = n};
+    char *copy = arena_alloc(g->arena, n + 1);
+    memcpy(copy, text, n);
+    a.data = copy;
+    vec_push(g->arena, &g->kernel_file, a);
+    return 0;
+}
+
 static int core_op_find(lua_State *L)
 {
     lua_pushinteger(L, op_find(door(L)->g, luaL_checkstring(L, 1)));
@@ -855,6 +868,7 @@ static const luaL_Reg core_funcs[] = {
     {"print", core_print},
     {"op_add", core_op_add},
     {"op_find", core_op_find},
+    {"kernel_file", core_kernel_file},
     {"dim", core_dim},
     {"dim_info", core_dim_info},
     {"dim_pad", core_dim_pad},

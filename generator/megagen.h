@@ -82,6 +82,7 @@ typedef struct {
 const char *asset_read(Arena *a, const char *path, u64 *n); /* NULL: there is none         */
 /* Paths of the assets directly in folder `dir` that end in `suffix`, sorted by bytes; -> count. */
 u32 asset_list(Arena *a, const char *dir, const char *suffix, const char ***path);
+const char *kernel_read(Graph *g, const char *path, u64 *n); /* asset, or a kernel file of the spec's own */
 
 /* User mistakes. The first line of the message is the error; further lines starting with "help:" or
  * "note:" follow the source line and caret. CODE is Exxxx of the table in diag.lua (1xx Lua, 2xx schema, 3xx
@@ -493,6 +494,7 @@ struct Graph {
     VEC(Buf) buf;
     VEC(Body *) body;            /* bodies of fused nodes                                 */
     VEC(Kern) kern;
+    VEC(Asset) kernel_file;      /* kernel files beside the spec, under the names they get in the output */
     VEC(Inst) inst;
     Region region[REGION_COUNT];
     u64 arena_bytes;

@@ -132,7 +132,7 @@ static void scan_file(Graph *g, const char *path)
 {
     static const char open[] = "/*@kernel", close[] = "@*/";
     u64 n = 0;
-    const char *text = asset_read(g->arena, path, &n);
+    const char *text = kernel_read(g, path, &n);
     for (const char *at = text; at && (at = strstr(at, open));) {
         const char *from = at + sizeof open - 1, *end = strstr(from, close);
         Loc loc = {.file = sym(g, path), .line = line_of(text, at)};
@@ -151,6 +151,8 @@ static void scan_kernels(Graph *g)
         vec_push(g->arena, &g->kern, (Kern){0});
     for (u32 i = 0; i < n; i++)
         scan_file(g, path[i]);
+    for (u32 i = 0; i < g->kernel_file.n; i++)
+        scan_file(g, g->kernel_file.at[i].path);
 }
 
 /* ==== names ======================================================================================

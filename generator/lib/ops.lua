@@ -168,6 +168,22 @@ local function block_error(name, msg)
   diag.fail(diag.here(name), 305, ("op '%s': %s"):format(name, msg))
 end
 
+-- kernel = "file.h" of a user's op: the file stands beside the spec and goes into the output.
+local kernel_files = {}
+local function user_kernel(name, file)
+  if type(file) ~= "string" or not file:find "^[%a_][%w_]*%.h$" then
+    block_error(name, "kernel is the name of a file beside the spec, such as \"" .. name .. ".h\"")
+  end
+  if kernel_files[file] then return end
+  kernel_files[file] = true
+  if core.asset("kernels/cpu/" .. file) then block_error(name, ("megagen has a kernel file '%s'"):format(file)) end
+  local dir = (lib.running() or ""):match "^(.*/)" or ""
+  local text, why = core.read_spec(dir .. file)
+  if not text then block_error(name, ("%s%s: %s"):format(dir, file, why)) end
+  if not text:find("/*@kernel", 1, true) then block_error(name, file .. " has no /*@kernel block") end
+  core.kernel_file(file, text)
+end
+
 -- op "name" { ... }: see generator/README.md. Used by our rules and by a spec's mg.op.
 function ops.declare(name, b, user)
   if type(name) ~= "string" or not name:find "^[%a][%w_]*$" or #name > 64 then
@@ -185,6 +201,7 @@ function ops.declare(name, b, user)
   local structural = core.op_find(name) > 0
   if not structural and not b.sig then block_error(name, "`sig` is missing") end
   if not structural and not b.body and not b.kernel then block_error(name, "it needs a `body` or a `kernel`") end
+  if user and b.kernel then user_kernel(name, b.kernel) end
   local flags = (b.kernel and op_flag.kernel or 0) | (b.nograd and op_flag.nograd or 0) | (b.mixes and op_flag.mixes or 0)
   local at = diag.here()
   local info = debug.getinfo(3, "Sl") or {}
