@@ -260,13 +260,19 @@ const char *dtype_ctype(u8 dt)
     return ctypes[dt];
 }
 
+/* Kernel files paste the type into names of their functions: bf16 has its own there. */
+static const char *kernel_ctype(u8 dt)
+{
+    return dt == DT_BF16 ? "bf16" : dtype_ctype(dt);
+}
+
 static void push_value(Graph *g, lua_State *L, u32 value, const SigPort *port)
 {
     const Value *v = &g->value.at[value];
     lua_newtable(L);
     lua_pushstring(L, dtype_name(v->type.dtype));
     lua_setfield(L, -2, "dtype");
-    lua_pushstring(L, dtype_ctype(v->type.dtype));
+    lua_pushstring(L, kernel_ctype(v->type.dtype));
     lua_setfield(L, -2, "ctype");
     lua_pushinteger(L, (lua_Integer)type_elems(g, &v->type));
     lua_setfield(L, -2, "elems");
@@ -367,7 +373,7 @@ static void push_scope(Graph *g, lua_State *L, u32 node)
         lua_newtable(L);
         lua_pushstring(L, dtype_name(dt));
         lua_setfield(L, -2, "dtype");
-        lua_pushstring(L, dtype_ctype(dt));
+        lua_pushstring(L, kernel_ctype(dt));
         lua_setfield(L, -2, "ctype");
         lua_setfield(L, -2, "var");
     }

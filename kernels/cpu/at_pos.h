@@ -15,6 +15,8 @@ const = { T = "ctype(x)", B = "size.b", S = "size.s", D = "elems(y) // size.b" }
 
 #include "mg.h"
 
+typedef uint16_t bf16; /* as in pack.h */
+
 #ifndef at_pos
 #define at_pos at_pos_default
 #define T      float

@@ -51,6 +51,7 @@ const = { TX = "ctype(in0)", TY = "ctype(var)", WIDEN = "in0.dtype == 'bf16' and
  * rows (all dims but the last) are cut into at most 32 parts.
  */
 #include <stdint.h>
+typedef uint16_t bf16; /* as in pack.h */
 #include <string.h>
 
 #include "mg.h"
