@@ -30,6 +30,12 @@
 #include "case_gemm.h"
 #define CASE (g_head_w, 50257, 768, 256, 1, 0, 0, float, float, float, float)
 #include "case_gemm.h"
+#define CASE (g_chunk_f, 64, 50304, 768, 0, 1, 0, float, float, float, float)
+#include "case_gemm.h"
+#define CASE (g_chunk_x, 64, 768, 50304, 0, 0, 0, float, float, float, float)
+#include "case_gemm.h"
+#define CASE (g_chunk_w, 50304, 768, 64, 1, 0, 0, float, float, float, float)
+#include "case_gemm.h"
 #define CASE (d1024_proj_f, 1024, 128, 128, 0, 0, 0, float, float, float, float)
 #include "case_gemm.h"
 #define CASE (d1024_proj_x, 1024, 128, 128, 0, 1, 0, float, float, float, float)
@@ -124,6 +130,9 @@ static const struct {
     {"gpt2 head fwd", &g_head_f_case},
     {"gpt2 head dx", &g_head_x_case},
     {"gpt2 head dw", &g_head_w_case},
+    {"gpt2 chunk fwd", &g_chunk_f_case},
+    {"gpt2 chunk dx", &g_chunk_x_case},
+    {"gpt2 chunk dw", &g_chunk_w_case},
     {"d128 proj fwd 1024", &d1024_proj_f_case},
     {"d128 proj dx 1024", &d1024_proj_x_case},
     {"d128 proj dw 1024", &d1024_proj_w_case},
