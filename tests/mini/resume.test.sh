@@ -56,3 +56,18 @@ exits 1 ./mini overfit data.train=train train.lr=0
 exits 0 ./mini overfit data.train=train train.steps=100
 exits 0 ./mini sample ckpt=straight prompt=static
 exits 0 ./mini eval ckpt=straight data.valid=valid
+
+# Where a run goes on: auto in the newest run while it is unfinished, a run in place, a checkpoint in a new folder.
+rm -rf runs
+exits 0 ./mini data.train=train train.steps=3 save.every=1
+exits 0 ./mini data.train=train train.steps=6 resume=auto
+has stdout "resumed from runs/mini-1/ckpt/step-0000003: step 3"
+exits 0 ./mini data.train=train train.steps=6 resume=auto
+has stdout "run folder: runs/mini-2"
+exits 0 ./mini data.train=train train.steps=7 resume=runs/mini-1/ckpt/step-0000006
+has stdout "run folder: runs/mini-3"
+exits 0 ./mini data.train=train train.steps=1 train.init=ckpt:runs/mini-1
+has stdout "weights of runs/mini-1/ckpt/step-0000006: step 0"
+exits 2 ./mini data.train=train out=runs/mini-1 resume=never
+exits 0 ./mini data.train=train train.steps=2 out=dumped dump=grads@1,weights@2,marked@1
+for f in grads-1 weights-2 marked-1; do [ -s "dumped/$f.safetensors" ] || fail "no dumped/$f.safetensors"; done
