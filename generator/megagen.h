@@ -672,6 +672,13 @@ Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
 
+/* ==== eval.c: part of autodiff =================================================================== */
+
+void eval_chains(Graph *g);                                  /* "eval" and "logits", from "fwd"   */
+void loss_metrics(Graph *g, u32 func, const Call *call);     /* results become metric Vars        */
+u32 reg_add(Graph *g, Sym name, Type type);
+Call call_like(Graph *g, const Call *fwd, u32 func);         /* same layer and operands, no results */
+
 /* ==== passes, in order ========================================================================== */
 
 void pass_expand(Graph *g);
