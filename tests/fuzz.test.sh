@@ -3,7 +3,7 @@
 # MG_FUZZ_SECONDS sets the time (default 60); the seed is printed, the text of a crash is kept.
 # limit: 600
 . "$(dirname "$0")/lib/test.sh"
-cd "$TOP"
+cd "$TOP" || exit
 eval "$(./build.sh flags)"
 ./build.sh variant hostile >/dev/null
 # shellcheck disable=SC2086 # flags are lists
