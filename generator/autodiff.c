@@ -53,8 +53,7 @@ typedef struct {
     VEC(Variant) variant;
 } Pass;
 
-/* ---- which values depend on a trained weight ----------------------------------------------------
- */
+/* ---- which values depend on a trained weight ------------------------------------------------- */
 
 static bool is_float(const Graph *g, u32 v)
 {
@@ -157,8 +156,7 @@ static void activity(Pass *p)
     }
 }
 
-/* ---- cotangents ---------------------------------------------------------------------------------
- */
+/* ---- cotangents ------------------------------------------------------------------------------ */
 
 static void give_part(Walk *w, u32 v, Part part)
 {
@@ -257,8 +255,7 @@ static u32 cotangent(Walk *w, u32 v)
     return sum;
 }
 
-/* ---- forward values in the backward Func --------------------------------------------------------
- */
+/* ---- forward values in the backward Func ----------------------------------------------------- */
 
 /* The value of dst that stands for v: a new read, a view taken again, or a new input. */
 static u32 value_in_dst(Walk *w, u32 v)
@@ -284,8 +281,7 @@ static u32 value_in_dst(Walk *w, u32 v)
     return got;
 }
 
-/* ---- structural transposes ----------------------------------------------------------------------
- */
+/* ---- structural transposes ------------------------------------------------------------------- */
 
 static void vjp_slice(Walk *w, u32 n, u32 dy)
 {
@@ -354,8 +350,7 @@ static void vjp_matmul(Walk *w, u32 n, u32 dy)
     }
 }
 
-/* ---- one node in reverse ------------------------------------------------------------------------
- */
+/* ---- one node in reverse --------------------------------------------------------------------- */
 
 /* The derived body's result k is the cotangent that comes in, as it is (an addition): its index;
  * -1. */
@@ -537,8 +532,7 @@ static void reverse(Walk *w)
     }
 }
 
-/* ---- the loop of a loss: both directions in one body --------------------------------------------
- */
+/* ---- the loop of a loss: both directions in one body ----------------------------------------- */
 
 static void add_out(Graph *g, u32 func, u32 value, ResultKind kind)
 {
@@ -613,8 +607,7 @@ static void vjp_loop(Walk *w, u32 n)
     }
 }
 
-/* ---- backward Funcs -----------------------------------------------------------------------------
- */
+/* ---- backward Funcs -------------------------------------------------------------------------- */
 
 static Walk walk_new(Pass *p, u32 src, u32 dst)
 {
@@ -732,8 +725,7 @@ static u32 variant_find(Pass *p, u32 fwd, u64 mask)
     return variant_add(p, fwd, mask);
 }
 
-/* ---- the loss -----------------------------------------------------------------------------------
- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
 /* A weight that comes to a loop as an invariant is read inside: its gradient is then added there.
  */
@@ -817,8 +809,7 @@ static u32 loss_func(Pass *p, const Call *call, Variant *var)
     return func;
 }
 
-/* ---- chains -------------------------------------------------------------------------------------
- */
+/* ---- chains ---------------------------------------------------------------------------------- */
 
 /* A further contribution to the cotangent of a reg: an addition between two calls. */
 static u32 sum_regs(Pass *p, u32 chain, u32 a, u32 b)
@@ -904,8 +895,7 @@ static u32 chain_bwd(Pass *p)
     return chain;
 }
 
-/* ---- accumulators -------------------------------------------------------------------------------
- */
+/* ---- accumulators ---------------------------------------------------------------------------- */
 
 static void accumulators(Pass *p)
 {
@@ -1009,8 +999,7 @@ static void betas(Pass *p, u32 chain)
     }
 }
 
-/* ---- the pass -----------------------------------------------------------------------------------
- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static void check_forward(Graph *g, u32 chain)
 {

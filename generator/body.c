@@ -108,8 +108,7 @@ bool body_reduces(u8 fn)
     return fn >= BF_SUM && fn <= BF_LSE;
 }
 
-/* ---- building: types, dims, simplification, equal nodes ----------------------------------------
- */
+/* ---- building: types, dims, simplification, equal nodes -------------------------------------- */
 
 Body *body_new(Graph *g)
 {
@@ -350,8 +349,7 @@ void body_prune(Graph *g, Body *b)
     }
 }
 
-/* ---- parsing -----------------------------------------------------------------------------------
- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 typedef struct {
     Sym name;
@@ -739,8 +737,7 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text)
     return b;
 }
 
-/* ---- derivation --------------------------------------------------------------------------------
- */
+/* ---- derivation ------------------------------------------------------------------------------ */
 
 typedef struct {
     Graph *g;
@@ -1034,8 +1031,7 @@ u32 body_derived(Graph *g, const char *name)
     return strcmp(sym_str(g, g->op.at[made].name), name) == 0 ? made : 0;
 }
 
-/* ---- binding to a node -------------------------------------------------------------------------
- */
+/* ---- binding to a node ----------------------------------------------------------------------- */
 
 typedef struct {
     u32 count, first[2 * RANK_MAX], n[2 * RANK_MAX]; /* op dim -> bound dims                   */

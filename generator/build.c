@@ -75,8 +75,7 @@ const char *cpu_flags(const char *cpu)
     return "";
 }
 
-/* ==== commands ===================================================================================
- */
+/* ==== commands ================================================================================ */
 
 /* s as one word of the shell. */
 static const char *quote(Arena *a, const char *s)
@@ -142,8 +141,7 @@ static const char *find_cc(Arena *a)
     return NULL;
 }
 
-/* ==== cache ======================================================================================
- */
+/* ==== cache =================================================================================== */
 
 static u64 hash_text(const char *s, u64 seed)
 {
@@ -222,8 +220,7 @@ static const char *cache_dir(Arena *a, const char *dir)
     return path;
 }
 
-/* ==== compile ====================================================================================
- */
+/* ==== compile ================================================================================= */
 
 static const char *log_path(Build *b)
 {
@@ -317,8 +314,7 @@ static const char *objects(Build *b, bool shared)
     return text_str(b->a, &t);
 }
 
-/* ==== program ====================================================================================
- */
+/* ==== program ================================================================================= */
 
 /* libmg.a beside megagen or in its build folder; NULL if there is none. */
 static const char *find_archive(Arena *a)
@@ -367,8 +363,7 @@ int build_trainer(const char *dir, const char *cpu)
     return code;
 }
 
-/* ==== just in time ===============================================================================
- */
+/* ==== just in time ============================================================================ */
 
 int build_temp(char *dir, u64 size)
 {

@@ -20,8 +20,7 @@
 
 #include "emit_int.h"
 
-/* ==== small texts ================================================================================
- */
+/* ==== small texts ============================================================================= */
 
 /* s as a C string literal: nothing in it can end the literal or form a trigraph. */
 const char *c_string(Graph *g, const char *s)
@@ -88,8 +87,7 @@ static void snap_wrapped(Graph *g, const char *key, const char *const *item, u32
     snap_close(g);
 }
 
-/* ==== regions, saves, functions ==================================================================
- */
+/* ==== regions, saves, functions =============================================================== */
 
 static const char *const region_name[REGION_COUNT] = {"PARAMS", "GRADS",   "STATE",
                                                       "SAVED",  "SCRATCH", "IO"};
@@ -160,8 +158,7 @@ static void snap_fields(Graph *g, const CFunc *cf)
     snap_close(g);
 }
 
-/* ==== calls ======================================================================================
- */
+/* ==== calls =================================================================================== */
 
 static u32 flat_find(const Graph *g, const char *name)
 {
@@ -335,8 +332,7 @@ static void snap_chains(Emit *e)
     snap_close(g);
 }
 
-/* ==== kernel instances ===========================================================================
- */
+/* ==== kernel instances ======================================================================== */
 
 static void snap_prototypes(Emit *e)
 {
@@ -434,8 +430,7 @@ static void snap_rows(Emit *e)
     snap_close(g);
 }
 
-/* ==== tables of the model ========================================================================
- */
+/* ==== tables of the model ===================================================================== */
 
 static const char *const var_kind[VAR_COUNT] = {"MG_WEIGHT", "MG_ACCUM",  "MG_MASTER",
                                                 "MG_MOMENT", "MG_CACHE",  "MG_STAT",
@@ -647,8 +642,7 @@ static void snap_model(Graph *g)
     snap_str(g, "cost", text_str(g->arena, &t));
 }
 
-/* ==== files ======================================================================================
- */
+/* ==== files =================================================================================== */
 
 static void make_dirs(Graph *g, const char *path)
 {
@@ -806,8 +800,7 @@ static void render(Graph *g, const char *name, Text *map)
     map_lines(g, map, name, &lm);
 }
 
-/* ==== the pass ===================================================================================
- */
+/* ==== the pass ================================================================================ */
 
 static bool called(const Graph *g, u32 func)
 {

@@ -41,8 +41,7 @@ bool is_op(const Graph *g, u32 node, const char *name)
     return !strcmp(sym_str(g, g->op.at[g->node.at[node].op].name), name);
 }
 
-/* ==== small texts ================================================================================
- */
+/* ==== small texts ============================================================================= */
 
 const char *type_text(Graph *g, const Type *t)
 {
@@ -113,8 +112,7 @@ static const char *node_note(Fn *fn, u32 node)
     return comment_safe(g, arena_fmt(g->arena, "%s %-*s %11s", at, room, path, cost));
 }
 
-/* ==== names ======================================================================================
- */
+/* ==== names =================================================================================== */
 
 static bool in_use(const Fn *fn, Sym name)
 {
@@ -222,8 +220,7 @@ static const char *value_word(Graph *g, u32 value)
     return *port && (back || v->out) ? arena_fmt(g->arena, "%s_%s", word, port) : word;
 }
 
-/* ==== fields of the table of calls ===============================================================
- */
+/* ==== fields of the table of calls ============================================================ */
 
 static const char *field(Fn *fn, u8 kind, Sym formal, u32 index, const char *want, const char *note)
 {
@@ -260,8 +257,7 @@ static const char *formal_field(Fn *fn, u32 func, u32 formal)
     return field(fn, FIELD_FORMAL, f->name, 0, *name == '/' ? name + 1 : name, note);
 }
 
-/* ==== where a value lies =========================================================================
- */
+/* ==== where a value lies ====================================================================== */
 
 static i32 find(const u32 *at, u32 n, u32 value)
 {
@@ -520,8 +516,7 @@ static const char *address(Fn *fn, Scope *sc, u32 value)
     return arena_fmt(g->arena, "%s + %lld", fn->local[base], (long long)off);
 }
 
-/* ==== calls ======================================================================================
- */
+/* ==== calls =================================================================================== */
 
 static const char *indent(Graph *g, const Scope *sc)
 {
@@ -695,8 +690,7 @@ static void print_nodes(Fn *fn, Scope *sc)
         print_node(fn, sc, fn->g->func.at[sc->func].node.at[i]);
 }
 
-/* ==== one Func ===================================================================================
- */
+/* ==== one Func ================================================================================ */
 
 static const struct {
     const char *suffix, *word;

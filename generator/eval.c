@@ -58,8 +58,7 @@ Call call_like(Graph *g, const Call *fwd, u32 func)
     return call;
 }
 
-/* ---- evaluation ---------------------------------------------------------------------------------
- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 static void drop_dropout(Graph *g, u32 func)
 {
@@ -104,8 +103,7 @@ static u32 chain_eval(Graph *g, const char *name, u32 last, u32 *done, u32 *regs
     return chain;
 }
 
-/* ---- logits of one position ---------------------------------------------------------------------
- */
+/* ---- logits of one position ------------------------------------------------------------------ */
 
 /* The value that is the logits: marked so, or the first operand of cross_entropy. */
 static u32 logits_value(const Graph *g, u32 func)
@@ -225,7 +223,7 @@ static void chain_logits(Graph *g, u32 *done)
     vec_push(g->arena, &g->chain.at[chain].out, reg);
 }
 
-/* ---- both chains --------------------------------------------------------------------------- */
+/* ---- both chains ----------------------------------------------------------------------------- */
 
 void eval_chains(Graph *g)
 {

@@ -53,8 +53,7 @@ static const Op *op_of(const Graph *g, u32 node)
     return &g->op.at[g->node.at[node].op];
 }
 
-/* ---- order of effects -------------------------------------------------------------------------
- */
+/* ---- order of effects ------------------------------------------------------------------------ */
 
 /* The variable whose memory a value is a window on: formal of a read, or 0. */
 static u32 window_of(const Graph *g, u32 value)
@@ -100,8 +99,7 @@ static void add_edges(Fuse *f)
     }
 }
 
-/* ---- groups ------------------------------------------------------------------------------------
- */
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 /* Does node `id` run after a member of group `target` (1 + index), groups taken as units? */
 static bool depends(Fuse *f, u32 id, u32 target)
@@ -417,8 +415,7 @@ static void merge_groups(Fuse *f)
     }
 }
 
-/* ---- one body for a group
- * ------------------------------------------------------------------------ */
+/* ---- one body for a group -------------------------------------------------------------------- */
 
 typedef struct {
     Fuse *f;
@@ -694,8 +691,7 @@ static void fuse_group(Fuse *f, u32 group)
     }
 }
 
-/* ---- order of nodes
- * ---------------------------------------------------------------------------------- */
+/* ---- order of nodes -------------------------------------------------------------------------- */
 
 static u32 stands_for(const Fuse *f, u32 node)
 {
@@ -749,8 +745,7 @@ static void reorder(Fuse *f, const u32 *old, u32 nold)
     }
 }
 
-/* ---- in place
- * ------------------------------------------------------------------------------------------ */
+/* ---- in place -------------------------------------------------------------------------------- */
 
 /* A buffer of a node of this Func that nobody uses behind `node`. */
 static bool is_last_use(const Graph *g, u32 func, u32 value, u32 node)
@@ -797,8 +792,7 @@ static void choose_inplace(Graph *g, u32 func, u32 node)
     }
 }
 
-/* ---- the pass
- * -------------------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static bool has_body(const Graph *g, u32 node)
 {

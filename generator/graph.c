@@ -10,7 +10,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* ---- types and dims ------------------------------------------------------------------------ */
+/* ---- types and dims -------------------------------------------------------------------------- */
 
 Graph *graph_new(void)
 {
@@ -126,7 +126,7 @@ i32 axis_atoms(const Graph *g, Sym name, u8 atom[ATOM_MAX])
     return -1;
 }
 
-/* ---- ops, attributes ----------------------------------------------------------------------- */
+/* ---- ops, attributes ------------------------------------------------------------------------- */
 
 /* From the end: what a text declares hides a rule of the same name. */
 u32 op_find(const Graph *g, const char *name)
@@ -179,7 +179,7 @@ const Attr *node_attr(const Graph *g, u32 node, const char *key)
     return NULL;
 }
 
-/* ---- Funcs, inputs, formals ---------------------------------------------------------------- */
+/* ---- Funcs, inputs, formals ------------------------------------------------------------------ */
 
 u32 func_add(Graph *g, Sym name, Role role)
 {
@@ -228,7 +228,7 @@ u32 formal_find(Graph *g, u32 func, Sym name, Type type, VarKind kind)
     return f->formal.n;
 }
 
-/* ---- nodes --------------------------------------------------------------------------------- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 enum { OUT_MAX = 64 };
 
@@ -393,7 +393,7 @@ bool value_dense(const Graph *g, u32 value)
     return v->off == 0 && type_elems(g, &v->type) == type_elems(g, &g->value.at[v->base].type);
 }
 
-/* ---- sweep --------------------------------------------------------------------------------- */
+/* ---- sweep ----------------------------------------------------------------------------------- */
 
 /* A node that must stay although nobody uses a result: it changes a variable, another rank or, in a
  * loop's body, one of these. */
@@ -508,7 +508,7 @@ void func_sweep(Graph *g, u32 func)
     formals_sweep(g, func);
 }
 
-/* ---- structural hash ----------------------------------------------------------------------- */
+/* ---- structural hash ------------------------------------------------------------------------- */
 
 typedef struct {
     const Graph *g;

@@ -20,8 +20,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-/* ==== the state =================================================================================
- */
+/* ==== the state =============================================================================== */
 
 enum {
     MEMORY_MAX = 192 << 20, /* bytes of Lua objects                                           */
@@ -172,8 +171,7 @@ void lua_call_checked(Graph *g, int nargs, int nresults, u32 code)
          lua_isstring(L, -1) ? lua_tostring(L, -1) : "error without a message");
 }
 
-/* ==== arguments ==================================================================================
- */
+/* ==== arguments =============================================================================== */
 
 static u32 arg_id(lua_State *L, int i, u32 limit, const char *what)
 {
@@ -280,8 +278,7 @@ static u32 arg_attrs(lua_State *L, int i, Attr *out)
     return n;
 }
 
-/* ==== core: files, messages ======================================================================
- */
+/* ==== core: files, messages =================================================================== */
 
 static int core_asset(lua_State *L)
 {
@@ -367,8 +364,7 @@ static int core_print(lua_State *L)
     return 0;
 }
 
-/* ==== core: ops ==================================================================================
- */
+/* ==== core: ops =============================================================================== */
 
 static Sym field_sym(lua_State *L, int table, const char *key)
 {
@@ -478,8 +474,7 @@ static int core_op_find(lua_State *L)
     return 1;
 }
 
-/* ==== core: dims, values, nodes ==================================================================
- */
+/* ==== core: dims, values, nodes =============================================================== */
 
 static int core_dim(lua_State *L) /* (name, size) -> id */
 {
@@ -609,8 +604,7 @@ static int core_node(lua_State *L)
     return push_results(L, node);
 }
 
-/* ==== core: Funcs, variables, the chain ==========================================================
- */
+/* ==== core: Funcs, variables, the chain ======================================================= */
 
 static int core_func(lua_State *L) /* (name, role) -> id; nodes go there from now on */
 {
@@ -807,8 +801,7 @@ static int core_call(lua_State *L) /* (chain, func, layer, prefix, in regs, out 
     return 0;
 }
 
-/* ==== core: configuration ========================================================================
- */
+/* ==== core: configuration ===================================================================== */
 
 static u8 field_dtype(lua_State *L, const char *key)
 {
@@ -892,8 +885,7 @@ static const luaL_Reg core_funcs[] = {
     {NULL, NULL},
 };
 
-/* ==== the doors ==================================================================================
- */
+/* ==== the doors =============================================================================== */
 
 static int open_libs(lua_State *L)
 {

@@ -10,8 +10,7 @@
 
 #include "lua_int.h"
 
-/* ==== the state ==================================================================================
- */
+/* ==== the state =============================================================================== */
 
 enum { CODE_TEMPLATE = 790, CODE_BLOCK = 791 };
 
@@ -48,8 +47,7 @@ static void push_module(Graph *g, const char *path)
     lua_setfield(L, LUA_REGISTRYINDEX, path);
 }
 
-/* ==== snapshot ===================================================================================
- */
+/* ==== snapshot ================================================================================ */
 
 #define SNAPSHOT "megagen.snapshot"
 
@@ -125,8 +123,7 @@ void snap_keys(Graph *g)
     lua_pop(from, 1);
 }
 
-/* ==== templates ==================================================================================
- */
+/* ==== templates =============================================================================== */
 
 static u32 int_at(lua_State *L, int table, lua_Integer i)
 {
@@ -159,8 +156,7 @@ void lua_render(Graph *g, const char *tmpl, Text *out, LineMap *map)
     lua_settop(L, top);
 }
 
-/* ==== kernel blocks ==============================================================================
- */
+/* ==== kernel blocks =========================================================================== */
 
 static Sym field_sym(Graph *g, lua_State *L, Loc loc, const char *key)
 {
@@ -190,8 +186,7 @@ void lua_kern_add(Graph *g, Loc loc, const char *target, const char *text, u64 n
     vec_push(g->arena, &g->kern, k);
 }
 
-/* ---- names of operands and dims, from the signature -------------------------------------------
- */
+/* ---- names of operands and dims, from the signature ------------------------------------------ */
 
 static bool is_dots(const Graph *g, const SigPort *p, u32 i)
 {
@@ -221,8 +216,7 @@ static const SigPort *sig_port(const Op *op, bool in, u32 i)
     return i < op->sig->out.n ? &op->sig->out.at[i] : NULL;
 }
 
-/* ---- what an expression of a block sees -------------------------------------------------------
- */
+/* ---- what an expression of a block sees ------------------------------------------------------ */
 
 static int fn_field(lua_State *L) /* elems(x), bytes(x), ctype(x): stored in the operand's table */
 {

@@ -6,7 +6,6 @@
  */
 #include "megagen.h"
 #include "mg.h"
-#include "verbs.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -18,8 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- the passes ---------------------------------------------------------------------------------
- */
+/* ---- the passes ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *name;
@@ -48,8 +46,7 @@ static int pass_find(const char *name, size_t n)
     return -1;
 }
 
-/* ---- one compile --------------------------------------------------------------------------------
- */
+/* ---- one compile ----------------------------------------------------------------------------- */
 
 typedef struct {
     const char *spec; /* SPEC.lua, or the text form in a .mg file                          */
@@ -208,8 +205,7 @@ static int compile_in_child(const Job *job, Record *rec)
     return child_status(status);
 }
 
-/* ---- verbs --------------------------------------------------------------------------------------
- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name, *args, *help;

@@ -34,7 +34,7 @@ typedef struct Arena Arena;
 
 enum { RANK_MAX = 8, ATOM_MAX = 8 };
 
-/* ==== util.c: memory, strings, files, diagnostics ============================================== */
+/* ==== util.c: memory, strings, files, diagnostics ============================================= */
 
 Arena *arena_new(void);
 void arena_free(Arena *a);
@@ -93,7 +93,7 @@ _Noreturn void fail(Graph *g, Loc loc, u32 code, const char *fmt, ...)
 void note_error(Graph *g, Loc loc, u32 code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 void warn(Graph *g, Loc loc, u32 code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 
-/* ==== types, values, nodes ====================================================================== */
+/* ==== types, values, nodes ==================================================================== */
 
 typedef enum {
     DT_NONE,
@@ -207,7 +207,7 @@ typedef struct {
     Loc loc;         /* spec position                                                     */
 } Node;
 
-/* ==== Funcs, Vars, chains ======================================================================= */
+/* ==== Funcs, Vars, chains ===================================================================== */
 
 typedef enum {
     ROLE_FWD, ROLE_BWD, ROLE_BWDW, ROLE_LOSS, ROLE_EVAL, ROLE_LOGITS, ROLE_UPD, ROLE_PREFILL,
@@ -313,7 +313,7 @@ typedef struct {
     u64 off;              /* pass plan: bytes from the start of a call's block of saves   */
 } Save;
 
-/* ==== Step: what a stage runs, where bytes are ================================================== */
+/* ==== Step: what a stage runs, where bytes are ================================================ */
 
 typedef enum { CMD_FWD, CMD_BWD, CMD_BWDW, CMD_LOSS, CMD_UPD, CMD_SEND, CMD_RECV, CMD_SENDRECV, CMD_WAIT,
                CMD_SIGNAL } CmdKind;
@@ -343,7 +343,7 @@ typedef struct {
     u32 first, last;  /* positions in the Func's node list                                */
 } Buf;
 
-/* ==== ops, bodies, kernels ====================================================================== */
+/* ==== ops, bodies, kernels ==================================================================== */
 
 typedef enum {
     OF_VIEW = 1,       /* slice, split, merge, transpose, concat, rename, broadcast: no code   */
@@ -450,7 +450,7 @@ typedef struct {
     u64 hash;
 } Inst;
 
-/* ==== Graph ===================================================================================== */
+/* ==== Graph =================================================================================== */
 
 typedef struct {
     Sym name, spec_file, target; /* "cpu"                                                 */
@@ -500,7 +500,7 @@ struct Graph {
     u64 arena_bytes;
 };
 
-/* ==== graph.c: build, walk, replace ============================================================= */
+/* ==== graph.c: build, walk, replace =========================================================== */
 
 Graph *graph_new(void);
 u32 dim_add(Graph *g, const char *name, i64 size);    /* same name and size: the same Dim; same name, other size: name.1 ... */
@@ -540,7 +540,7 @@ void func_sweep(Graph *g, u32 func);                  /* drop dead nodes and unu
 u64 func_hash(const Graph *g, u32 func);              /* structure, types, attrs; no names  */
 bool value_dense(const Graph *g, u32 value);          /* window = its whole base, in order */
 
-/* ==== views.c: windows, and what the passes of the middle share ================================= */
+/* ==== views.c: windows, and what the passes of the middle share =============================== */
 
 bool node_is(const Graph *g, u32 node, const char *op);  /* node 0 is nothing             */
 u32 op_need(Graph *g, const char *name);                 /* fail() if no block has it     */
@@ -571,7 +571,7 @@ View view_of(const Graph *g, u32 node);
  * buffer where the producer allows it. Inserts copy nodes where a window is impossible. Loops' bodies included. */
 void view_resolve(Graph *g, u32 func);
 
-/* ==== text.c, verify.c, sig.c =================================================================== */
+/* ==== text.c, verify.c, sig.c ================================================================= */
 
 void text_print(Graph *g, Text *t);
 void text_parse(Graph *g, const char *file, const char *src, u64 n);     /* fail() with position */
@@ -597,7 +597,7 @@ typedef struct {
 } Gemm;
 bool gemm_shape(const Graph *g, u32 node, Gemm *out); /* false: dims cannot be flattened; fuse copies */
 
-/* ==== body.c, loopgen.c: what a body means, how it is printed =================================== */
+/* ==== body.c, loopgen.c: what a body means, how it is printed ================================= */
 
 Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text);
 /* Op id of NAME.bwd, made on the first call: the operands of NAME that it needs, then its saved results,
@@ -628,7 +628,7 @@ i64 loopgen_lines(const Graph *g, const Body *b, u32 out);
 /* loopgen_node prints the C text of one fused node (worker function and launcher) named `name`. */
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out);
 
-/* ==== lua.c: the only file that includes lua.h ================================================== */
+/* ==== lua.c: the only file that includes lua.h ================================================ */
 
 /* Three doors: load a spec, call a rule, render a template. */
 void lua_open(Graph *g);
@@ -657,7 +657,7 @@ void lua_trace(Graph *g);   /* chain "fwd" with a Func of its own for each call;
  * "manual", "completion". */
 const char *lua_text(Graph *g, const char *fn, int narg, const char *const *arg);
 
-/* ==== tune.c: who writes where, names ============================================================ */
+/* ==== tune.c: who writes where, names ========================================================= */
 
 /* The accum or write node whose variable the producer of value writes itself (its result pointer is the variable):
  * the value's only use, and nobody reads the old content later. 0: value has a buffer of its own. Such a sink prints
@@ -672,14 +672,14 @@ Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
 
-/* ==== eval.c: part of autodiff =================================================================== */
+/* ==== eval.c: part of autodiff ================================================================ */
 
 void eval_chains(Graph *g);                                  /* "eval" and "logits", from "fwd"   */
 void loss_metrics(Graph *g, u32 func, const Call *call);     /* results become metric Vars        */
 u32 reg_add(Graph *g, Sym name, Type type);
 Call call_like(Graph *g, const Call *fwd, u32 func);         /* same layer and operands, no results */
 
-/* ==== passes, in order ========================================================================== */
+/* ==== passes, in order ======================================================================== */
 
 void pass_expand(Graph *g);
 void pass_autodiff(Graph *g);
@@ -691,7 +691,7 @@ void pass_tune(Graph *g);
 void pass_plan(Graph *g);
 void pass_emit(Graph *g);
 
-/* ==== build.c: the parent's side, after the child that compiled the spec has ended =============== */
+/* ==== build.c: the parent's side, after the child that compiled the spec has ended ============ */
 
 int build_trainer(const char *dir, const char *cpu);          /* cc: dir/trainer; 0 or an exit code       */
 /* Shared object, dlopen, mg_trainer in this process; its exit code. temp: dir is removed once it is loaded. */
@@ -700,10 +700,16 @@ int build_temp(char *dir, u64 size);                          /* a fresh folder 
 const char *cpu_flags(const char *cpu);                       /* what the compiler is told for that level  */
 const char *cpu_detect(void);                                 /* "avx512", "avx2" or "generic"            */
 
-/* ==== cost.c: what plan and the first lines say ================================================= */
+/* ==== cost.c: what plan and the first lines say =============================================== */
 
 u64 cost_params(const Graph *g);        /* trained numbers, shared ones once                      */
 f64 cost_flops_token(Graph *g);         /* training FLOPs per token: forward + backward           */
 void cost_report(Graph *g, Text *t);    /* memory by region, FLOPs, time estimate: the text of `plan` */
+
+/* ==== verbs.c: the verbs that look; argv[0] is the verb; an exit code comes back ============== */
+
+int verb_new(int argc, char **argv);
+int verb_why(int argc, char **argv);
+int verb_doctor(int argc, char **argv);
 
 #endif

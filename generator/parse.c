@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- head
- * ------------------------------------------------------------------------------------------ */
+/* ---- head ------------------------------------------------------------------------------------ */
 
 static void st_config(Parse *p)
 {
@@ -270,8 +269,7 @@ static void st_members(Parse *p)
     }
 }
 
-/* ---- bodies, instances, buffers
- * --------------------------------------------------------------------- */
+/* ---- bodies, instances, buffers -------------------------------------------------------------- */
 
 static u32 key_small(Parse *p, const char *key, u32 hi)
 {
@@ -487,8 +485,7 @@ static void st_buf(Parse *p)
     vec_push(p->g->arena, &p->g->buf, b);
 }
 
-/* ---- Funcs
- * ----------------------------------------------------------------------------------------- */
+/* ---- Funcs ----------------------------------------------------------------------------------- */
 
 /* What stands before `= op`: number, type and the rest of a value that is not made yet. */
 typedef struct {
@@ -826,8 +823,7 @@ static void st_func(Parse *p)
     resolve_bases(p);
 }
 
-/* ---- regs, chains, saves, steps
- * ---------------------------------------------------------------------- */
+/* ---- regs, chains, saves, steps -------------------------------------------------------------- */
 
 /* id of the reg that the next word names; 0 if there is none */
 static u32 reg_find(Parse *p, const char *s)
@@ -1064,8 +1060,7 @@ static void st_step(Parse *p)
     vec_push(p->g->arena, &p->g->step, s);
 }
 
-/* ---- the whole
- * ------------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
@@ -1126,8 +1121,7 @@ void text_parse(Graph *g, const char *file, const char *src, u64 n)
     }
 }
 
-/* ---- check of a file
- * -------------------------------------------------------------------------------- */
+/* ---- check of a file ------------------------------------------------------------------------- */
 
 static int differ(const char *file, const char *a, const char *b)
 {

@@ -19,7 +19,7 @@ void rd_ids_room(Parse *p, Ids *ids, u32 n)
     }
 }
 
-/* ---- characters and words ------------------------------------------------------------------- */
+/* ---- characters and words -------------------------------------------------------------------- */
 
 Loc rd_here(const Parse *p)
 {
@@ -215,8 +215,7 @@ bool rd_accept_choice(Parse *p, const char *const *names, u32 *out)
     return false;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 i64 rd_integer(Parse *p, i64 lo, i64 hi)
 {
@@ -284,8 +283,7 @@ Loc rd_location(Parse *p)
     return l;
 }
 
-/* ---- names of things that exist ----------------------------------------------------------------
- */
+/* ---- names of things that exist -------------------------------------------------------------- */
 
 u32 rd_dim_name(Parse *p)
 {
@@ -414,8 +412,7 @@ u32 rd_value_ref(Parse *p, u32 func)
     return rd_value_by_number(p, func, num, at);
 }
 
-/* ---- types and places ---------------------------------------------------------------------------
- */
+/* ---- types and places ------------------------------------------------------------------------ */
 
 static void check_elems(Parse *p, const Type *t, Loc at)
 {
@@ -501,8 +498,7 @@ u8 rd_dtype(Parse *p)
     return dt;
 }
 
-/* ---- attributes
- * ----------------------------------------------------------------------------------- */
+/* ---- attributes ------------------------------------------------------------------------------ */
 
 static Attr attr_value(Parse *p, Sym key)
 {

@@ -29,7 +29,7 @@ static u64 round_up(u64 n, u64 to)
     return (n + to - 1) / to * to;
 }
 
-/* ---- first fit ----------------------------------------------------------------------------- */
+/* ---- first fit ------------------------------------------------------------------------------- */
 
 typedef struct {
     u64 bytes, off;
@@ -69,7 +69,7 @@ static u64 first_fit(Graph *g, Spans *s)
     return round_up(end, BUF_ALIGN);
 }
 
-/* ---- the pass's state ---------------------------------------------------------------------- */
+/* ---- the pass's state ------------------------------------------------------------------------ */
 
 typedef struct {
     Graph *g;
@@ -95,7 +95,7 @@ static bool in_list(const u32 *at, u32 n, u32 v)
     return false;
 }
 
-/* ---- variables ----------------------------------------------------------------------------- */
+/* ---- variables ------------------------------------------------------------------------------- */
 
 static RegionKind var_region(u8 kind)
 {
@@ -120,7 +120,7 @@ static void vars_place(Plan *p)
     }
 }
 
-/* ---- saves and regs ------------------------------------------------------------------------ */
+/* ---- saves and regs -------------------------------------------------------------------------- */
 
 /* Saves of a Func: one place in the block for each value, whoever reads it. Returns the block's
  * bytes. */
@@ -253,7 +253,7 @@ static void regs_cross(Plan *p, const bool *placed)
     }
 }
 
-/* ---- buffers of one Func ------------------------------------------------------------------- */
+/* ---- buffers of one Func --------------------------------------------------------------------- */
 
 typedef struct {
     Graph *g;
@@ -473,7 +473,7 @@ static u64 func_place(Plan *p, u32 func)
     return bytes;
 }
 
-/* ---- regions ------------------------------------------------------------------------------- */
+/* ---- regions --------------------------------------------------------------------------------- */
 
 static void scratch_place(Plan *p)
 {

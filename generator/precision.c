@@ -24,7 +24,7 @@ static u8 real(const Precision *p, u8 dtype)
     return dtype == DT_F ? p->compute : dtype == DT_F32 ? p->sums : dtype;
 }
 
-/* ---- weight gradients in the type of their accumulator ------------------------------------- */
+/* ---- weight gradients in the type of their accumulator --------------------------------------- */
 
 /* Does v end in an accumulation, directly or through views, and nowhere else? */
 static bool only_accumulated(Graph *g, u32 func, u32 v)
@@ -65,7 +65,7 @@ static void widen_grads(Graph *g, u32 func)
     }
 }
 
-/* ---- dtypes -------------------------------------------------------------------------------- */
+/* ---- dtypes ---------------------------------------------------------------------------------- */
 
 static void set_attrs(Precision *p, const Node *n)
 {
@@ -127,7 +127,7 @@ static void drop_casts(Graph *g, u32 func)
     }
 }
 
-/* ---- masters ------------------------------------------------------------------------------- */
+/* ---- masters --------------------------------------------------------------------------------- */
 
 static u32 flat_by_name(const Graph *g, const char *name)
 {

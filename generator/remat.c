@@ -28,7 +28,7 @@ typedef struct {
     bool *keep; /* forward value -> decided: it is saved, or comes by a reg               */
 } Remat;
 
-/* ---- what comes by a reg ------------------------------------------------------------------- */
+/* ---- what comes by a reg --------------------------------------------------------------------- */
 
 static i32 index_of(const u32 *at, u32 n, u32 v)
 {
@@ -106,7 +106,7 @@ static u32 import(Remat *r, u32 v)
     return in;
 }
 
-/* ---- keep or recompute --------------------------------------------------------------------- */
+/* ---- keep or recompute ----------------------------------------------------------------------- */
 
 /* May the node that makes v be cloned? Else v is a root: kept. */
 static bool cloneable(const Remat *r, u32 v)
@@ -172,7 +172,7 @@ static void decide(Remat *r, u32 v)
     }
 }
 
-/* ---- cloning ------------------------------------------------------------------------------- */
+/* ---- cloning --------------------------------------------------------------------------------- */
 
 /* v in bwd, computed in front of node `before` if it is not there yet. */
 static u32 recompute(Remat *r, u32 v, u32 before)

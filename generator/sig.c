@@ -33,7 +33,7 @@ enum { /* diagnostics: see diag.lua */
        E_SIG = 310,
 };
 
-/* ---- parsing ------------------------------------------------------------------------------- */
+/* ---- parsing --------------------------------------------------------------------------------- */
 
 typedef struct {
     Graph *g;
@@ -225,7 +225,7 @@ i32 sig_out(const Sig *s, Sym name)
     return -1;
 }
 
-/* ---- binding names to dims ----------------------------------------------------------------- */
+/* ---- binding names to dims ------------------------------------------------------------------- */
 
 typedef struct {
     Sym name;
@@ -489,7 +489,7 @@ static void bind_operands(Infer *c)
     }
 }
 
-/* ---- results ------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static u32 attr_as_dim(Infer *c, const Attr *a)
 {
@@ -648,7 +648,7 @@ static u32 infer_sig(Infer *c, Type *out)
     return s->out.n;
 }
 
-/* ---- type rules of structural ops ---------------------------------------------------------- */
+/* ---- type rules of structural ops ------------------------------------------------------------ */
 
 static u32 need_dim(Infer *c, const char *key)
 {
@@ -993,7 +993,7 @@ i32 sig_factor(Graph *g, u32 node, Sym name, u32 dim[RANK_MAX])
     return (i32)f->n;
 }
 
-/* ---- cost and shape of nodes ---------------------------------------------------------------- */
+/* ---- cost and shape of nodes ----------------------------------------------------------------- */
 
 static bool is_op(const Graph *g, const Node *n, const char *name)
 {

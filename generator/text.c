@@ -64,7 +64,7 @@ bool text_reg_number(const char *s)
     return s[0] == 'x' && s[1] && strspn(s + 1, "0123456789") == strlen(s + 1);
 }
 
-/* ---- printing ------------------------------------------------------------------------------ */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 typedef struct {
     Graph *g;
@@ -187,8 +187,7 @@ static void places(Print *p, const Place *at)
     }
 }
 
-/* ---- head: config, mesh, ops, dims, arenas, variables ------------------------------------------
- */
+/* ---- head: config, mesh, ops, dims, arenas, variables ---------------------------------------- */
 
 static void config(Print *p)
 {
@@ -395,7 +394,7 @@ static void flat_members(Print *p)
     }
 }
 
-/* ---- Funcs --------------------------------------------------------------------------------- */
+/* ---- Funcs ----------------------------------------------------------------------------------- */
 
 static void attr(Print *p, const Attr *a)
 {
@@ -588,7 +587,7 @@ static void bufs(Print *p)
     }
 }
 
-/* ---- bodies and kernel instances ----------------------------------------------------------- */
+/* ---- bodies and kernel instances ------------------------------------------------------------- */
 
 static void put_body_port(Print *p, const Body *b, const BodyPort *x, const char *what)
 {

@@ -17,8 +17,7 @@
 
 #include "megagen.h"
 
-/* ==== who writes where ===========================================================================
- */
+/* ==== who writes where ======================================================================== */
 
 static bool op_is(const Graph *g, u32 node, const char *name)
 {
@@ -117,8 +116,7 @@ bool node_adds(const Graph *g, u32 node)
     return false;
 }
 
-/* ==== kernel files ===============================================================================
- */
+/* ==== kernel files ============================================================================ */
 
 static i32 line_of(const char *text, const char *at)
 {
@@ -155,8 +153,7 @@ static void scan_kernels(Graph *g)
         scan_file(g, g->kernel_file.at[i].path);
 }
 
-/* ==== names ======================================================================================
- */
+/* ==== names =================================================================================== */
 
 /* C words that a module path could spell, and the names that generated functions use for
  * themselves. */
@@ -323,8 +320,7 @@ static Sym inst_name(Graph *g, u32 node)
     return name;
 }
 
-/* ==== binding ====================================================================================
- */
+/* ==== binding ================================================================================= */
 
 /* The probe is finished: take an instance that equals it, or name it and keep it. Returns its id.
  */

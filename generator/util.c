@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- arena --------------------------------------------------------------------------------- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 typedef struct Chunk Chunk;
 struct Chunk {
@@ -106,7 +106,7 @@ char *arena_fmt(Arena *a, const char *fmt, ...)
     return s;
 }
 
-/* ---- vectors and text ---------------------------------------------------------------------- */
+/* ---- vectors and text ------------------------------------------------------------------------ */
 
 static void move(Arena *a, void **at, u64 old_bytes, u64 new_bytes)
 {
@@ -181,7 +181,7 @@ const char *text_str(Arena *a, Text *t)
     return t->at;
 }
 
-/* ---- interned strings ---------------------------------------------------------------------- */
+/* ---- interned strings ------------------------------------------------------------------------ */
 
 typedef struct {
     const char *s;
@@ -278,7 +278,7 @@ const char *sym_str(const Graph *g, Sym s)
     return g->interned->str.at[s].s;
 }
 
-/* ---- files --------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static int read_all(Arena *a, FILE *f, char **data, u64 *n)
 {
@@ -359,7 +359,7 @@ int file_write_changed(const char *path, const void *data, u64 n)
     return 1;
 }
 
-/* ---- diagnostics --------------------------------------------------------------------------- */
+/* ---- diagnostics ----------------------------------------------------------------------------- */
 
 enum { SHOWN_MAX = 160 };
 
@@ -464,7 +464,7 @@ void fail(Graph *g, Loc loc, u32 code, const char *fmt, ...)
     exit(1);
 }
 
-/* ---- dtypes -------------------------------------------------------------------------------- */
+/* ---- dtypes ---------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -3,7 +3,6 @@
  * Each prints to stdout, one fact a line, and returns an exit code of the table in README.md.
  */
 #include "megagen.h"
-#include "verbs.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -14,8 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- new: a commented spec to start from --------------------------------------------------------
- */
+/* ---- new: a commented spec to start from ----------------------------------------------------- */
 
 static bool name_ok(const char *s)
 {
@@ -73,8 +71,7 @@ int verb_new(int argc, char **argv)
     return 0;
 }
 
-/* ---- why: where a generated line comes from
- * ------------------------------------------------------ */
+/* ---- why: where a generated line comes from -------------------------------------------------- */
 
 static const char *const why_label[] = {"template", "spec", "module", "pass", "function"};
 
@@ -121,8 +118,7 @@ int verb_why(int argc, char **argv)
     return 1;
 }
 
-/* ---- doctor: what is on this machine, and what each missing piece costs
- * -------------------------- */
+/* ---- doctor: what is on this machine, and what each missing piece costs ---------------------- */
 
 typedef struct {
     const char *what, *lib, *costs; /* lib: opened to see whether it answers                    */

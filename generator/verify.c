@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- complaints ---------------------------------------------------------------------------- */
+/* ---- complaints ------------------------------------------------------------------------------ */
 
 static u32 node_position(const Graph *g, u32 func, u32 node)
 {
@@ -78,7 +78,7 @@ static bool is_op(const Check *c, const char *name)
     return strcmp(sym_str(c->g, c->g->op.at[c->g->node.at[c->node].op].name), name) == 0;
 }
 
-/* ---- types --------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static void check_type(const Check *c, const Type *t)
 {
@@ -189,8 +189,7 @@ static void check_inferred(const Check *c)
     }
 }
 
-/* ---- order and ownership ----------------------------------------------------------------------
- */
+/* ---- order and ownership --------------------------------------------------------------------- */
 
 static void check_operands(const Check *c, const bool *defined)
 {
@@ -239,8 +238,7 @@ static void check_results(const Check *c, bool *defined)
     }
 }
 
-/* ---- effects, loops, fused nodes
- * ----------------------------------------------------------------- */
+/* ---- effects, loops, fused nodes ------------------------------------------------------------- */
 
 static void check_effect(const Check *c)
 {
@@ -410,8 +408,7 @@ static void check_fused(const Check *c)
     }
 }
 
-/* ---- windows
- * --------------------------------------------------------------------------------------- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 static void check_window(const Check *c, u32 id)
 {
@@ -555,8 +552,7 @@ static void check_windows(Check *c)
     c->node = 0;
 }
 
-/* ---- placement
- * --------------------------------------------------------------------------------------- */
+/* ---- placement ------------------------------------------------------------------------------- */
 
 static const char *const place_names[] = {
     "whole", "split", "a partial sum", "a partial maximum", "a flat range", "dealt out"};
@@ -749,8 +745,7 @@ static void check_view_atom(const Check *c, u32 a)
     }
 }
 
-/* ---- placement of collectives
- * -------------------------------------------------------------------------- */
+/* ---- placement of collectives ---------------------------------------------------------------- */
 
 typedef struct {
     const char *op;
@@ -866,8 +861,7 @@ static void check_lanes(Check *c)
     c->node = 0;
 }
 
-/* ---- Funcs
- * --------------------------------------------------------------------------------------------- */
+/* ---- Funcs ----------------------------------------------------------------------------------- */
 
 static void check_node(Check *c, bool *defined)
 {

@@ -163,7 +163,7 @@ u32 func_clone(Graph *g, u32 func, Role role, const char *name, u32 *map)
     return to;
 }
 
-/* ---- ports of chains ----------------------------------------------------------------------- */
+/* ---- ports of chains ------------------------------------------------------------------------- */
 
 static i32 list_index(const u32 *at, u32 n, u32 v)
 {
@@ -202,7 +202,7 @@ void chains_ports(Graph *g)
     }
 }
 
-/* ---- making views -------------------------------------------------------------------------- */
+/* ---- making views ---------------------------------------------------------------------------- */
 
 static i64 dim_size(const Graph *g, u32 dim)
 {
@@ -341,7 +341,7 @@ View view_of(const Graph *g, u32 node)
     return v;
 }
 
-/* ---- contraction --------------------------------------------------------------------------- */
+/* ---- contraction ----------------------------------------------------------------------------- */
 
 static bool type_has(const Type *t, u32 dim)
 {
@@ -375,7 +375,7 @@ u32 contract_to(Graph *g, u32 func, u32 x, u32 y, Type to)
     return view_transpose(g, func, out, to);
 }
 
-/* ---- moving and sweeping ------------------------------------------------------------------- */
+/* ---- moving and sweeping --------------------------------------------------------------------- */
 
 /* Put node in front of `before`, a node of the same Func. */
 void node_move(Graph *g, u32 node, u32 before)
@@ -422,7 +422,7 @@ void loops_sweep(Graph *g, u32 func)
     func_sweep(g, func);
 }
 
-/* ---- resolving windows --------------------------------------------------------------------- */
+/* ---- resolving windows ----------------------------------------------------------------------- */
 
 /* A window: where each element of a value lies in the buffer of `base`. */
 typedef struct {

@@ -73,7 +73,7 @@ void mg_die(int code, const char *fmt, ...)
     _exit(code);
 }
 
-/* ---- text ---- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static void text_room(mg_text *t, size_t n)
 {
@@ -213,7 +213,7 @@ double mg_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- files ---- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 char *mg_path(const char *dir, const char *name)
 {
@@ -344,7 +344,7 @@ int mg_file_replace(const char *dir, const char *name, const char *text, size_t 
     return rc;
 }
 
-/* ---- element types ---- */
+/* ---- element types --------------------------------------------------------------------------- */
 
 static const mg_dtype_row dtype_table[] = {
     [MG_NONE] = {"", 0},        [MG_F] = {"", 0},           [MG_F64] = {"F64", 8},
@@ -417,7 +417,7 @@ void mg_elem_set(unsigned dtype, void *p, uint64_t i, double v)
     }
 }
 
-/* ---- memory ---- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* First number of a file that stands behind `label` (empty: at the start); 0 if there is none. */
 static uint64_t number_in(const char *path, const char *label)

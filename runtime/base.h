@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- exit codes and errors ---- */
+/* ---- exit codes and errors ------------------------------------------------------------------- */
 
 enum {
     MG_OK = 0,
@@ -54,7 +54,7 @@ int mg_trace(int rc, const char *file, int line);
 /* Says the message on stderr and ends the process. For failures after which no step is possible. */
 _Noreturn void mg_die(int code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- text ---- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 /* A growing text, always 0-terminated once something was added. Start with {0}; mg_text_free. Ends
  * the process when there is no memory. */
@@ -79,11 +79,11 @@ void mg_json_num(mg_text *t, double v);
 /* The entry of `names` (n of them) nearest to `word`, or NULL when none is near. */
 const char *mg_nearest(const char *word, const char *const *names, int n);
 
-/* ---- clock and signals ---- */
+/* ---- clock and signals ----------------------------------------------------------------------- */
 
 double mg_now(void); /* seconds of the monotonic clock */
 
-/* ---- files; a path is UTF-8 and may hold any byte but 0 ---- */
+/* ---- files; a path is UTF-8 and may hold any byte but 0 -------------------------------------- */
 
 /* Joins with one '/'. The result is the caller's to free. */
 char *mg_path(const char *dir, const char *name);
@@ -108,7 +108,7 @@ int mg_dir_sync(const char *dir);
  */
 int mg_file_replace(const char *dir, const char *name, const char *text, size_t n);
 
-/* ---- element types ---- */
+/* ---- element types --------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name; /* as in safetensors */
@@ -122,7 +122,7 @@ double mg_elem_get(unsigned dtype, const void *p, uint64_t i);
 void mg_elem_set(unsigned dtype, void *p, uint64_t i,
                  double v); /* rounds to nearest, ties to even */
 
-/* ---- memory of a rank ---- */
+/* ---- memory of a rank ------------------------------------------------------------------------ */
 
 /* Maps `bytes` zeroed, 2 MiB aligned, huge pages wished for. MG_NO_FIT with need and have when the
  * machine or the control group has less. Freed by mg_arena_unmap with the same size. */
@@ -135,7 +135,7 @@ uint64_t mg_memory_free(void);
 /* Fills a region with bytes that are NaN in every float type. */
 void mg_poison(mg_ctx *c, mg_region_kind region);
 
-/* ---- first values (init.c) ---- */
+/* ---- first values (init.c) ------------------------------------------------------------------- */
 
 /* Fills every variable of the model: weights by (seed, path, global element), tables by their
  * function, the rest by its constant. Elements between elems and elems_mem become 0. The values do

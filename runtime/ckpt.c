@@ -37,7 +37,7 @@ typedef struct {
     int first, n; /* its tensors                                                            */
 } Shard;
 
-/* ---- folders ---- */
+/* ---- folders --------------------------------------------------------------------------------- */
 
 static void step_name(int64_t step, char name[NAME])
 {
@@ -135,7 +135,7 @@ bool mg_ckpt_has(const char *run_dir, int64_t *step)
     return *step >= 0;
 }
 
-/* ---- tensors of a checkpoint ---- */
+/* ---- tensors of a checkpoint ----------------------------------------------------------------- */
 
 static int saved_tensors(mg_run *r, mg_tensor **out, uint64_t *bytes)
 {
@@ -171,7 +171,7 @@ static int shards_cut(const mg_tensor *t, int n, uint64_t limit, Shard *s)
     return k;
 }
 
-/* ---- manifest ---- */
+/* ---- manifest -------------------------------------------------------------------------------- */
 
 static void manifest_tensor(mg_text *m, const mg_tensor *t, int shard)
 {
@@ -212,7 +212,7 @@ static void manifest_text(const mg_run *r, const mg_tensor *t, const Shard *s, i
     mg_text_printf(m, "\"xxh3\": \"%s\"\n}\n", hash);
 }
 
-/* ---- save ---- */
+/* ---- save ------------------------------------------------------------------------------------ */
 
 static int room_check(const char *dir, uint64_t need)
 {
@@ -357,7 +357,7 @@ int mg_ckpt_save(mg_run *r)
     return rc;
 }
 
-/* ---- load ---- */
+/* ---- load ------------------------------------------------------------------------------------ */
 
 /* A reader of the fixed form: each function takes exactly what was expected, or sets `bad`. */
 typedef struct {
@@ -737,7 +737,7 @@ int mg_ckpt_load(mg_run *r, const char *path, bool state, char **dir)
     return rc;
 }
 
-/* ---- dumps ---- */
+/* ---- dumps ----------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;

@@ -42,7 +42,7 @@ static const struct {
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
-/* ---- values ---- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
@@ -151,7 +151,7 @@ static const char *type_refuses(const char *type, const char *s)
     return NULL;
 }
 
-/* ---- keys ---- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static int key_count(const mg_conf *c)
 {
@@ -307,7 +307,7 @@ void mg_conf_free(mg_conf *c)
     c->value = c->origin = NULL;
 }
 
-/* ---- getters ---- */
+/* ---- getters --------------------------------------------------------------------------------- */
 
 const char *mg_conf_str(const mg_conf *c, const char *name, const char *fallback)
 {
@@ -351,7 +351,7 @@ double mg_conf_time(const mg_conf *c, const char *name, double fallback)
     return mg_parse_time(mg_conf_str(c, name, ""), &v) ? v : fallback;
 }
 
-/* ---- printed forms ---- */
+/* ---- printed forms --------------------------------------------------------------------------- */
 
 void mg_conf_json(const mg_conf *c, mg_text *t)
 {

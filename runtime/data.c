@@ -32,7 +32,7 @@ struct mg_data {
     uint32_t *rank;    /* [PATTERN] how many rows of the pattern before it are of its source   */
 };
 
-/* ---- tokens ---- */
+/* ---- tokens ---------------------------------------------------------------------------------- */
 
 #define GET(name, type)                                                                            \
     static int64_t name(const void *p)                                                             \
@@ -60,7 +60,7 @@ int64_t mg_corpus_token(const mg_corpus *k, uint64_t i)
     return k->type->get(k->bin + i * (uint64_t)k->type->bytes);
 }
 
-/* ---- the pair of files ---- */
+/* ---- the pair of files ----------------------------------------------------------------------- */
 
 static const unsigned char *lengths(const mg_corpus *k)
 {
@@ -204,7 +204,7 @@ uint64_t mg_corpus_document(const mg_corpus *k, uint64_t i)
     return (uint64_t)get_i64(pointers(k) + 8 * sequence) / (uint64_t)k->type->bytes;
 }
 
-/* ---- order ---- */
+/* ---- order ----------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t x)
 {
@@ -274,7 +274,7 @@ static int pattern_make(mg_data *d)
     return MG_OK;
 }
 
-/* ---- opening ---- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 /* Splits "prefix:weight" in place; weight 0 = none given. */
 static int weight_cut(char *item, double *weight)
@@ -368,7 +368,7 @@ void mg_data_close(mg_data *d)
     free(d);
 }
 
-/* ---- rows ---- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* First document that begins behind token `at`. */
 static uint64_t document_after(const mg_corpus *k, uint64_t at)

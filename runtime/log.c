@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- run folder ---- */
+/* ---- run folder ------------------------------------------------------------------------------ */
 
 /* Folders are named by the model; its name may hold anything. */
 static void plain_name(const char *name, mg_text *t)
@@ -179,7 +179,7 @@ void mg_log_close(mg_log *l)
     *l = (mg_log){.lock = -1, .metrics = -1};
 }
 
-/* ---- lines ---- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 static void wipe(mg_log *l)
 {

@@ -30,7 +30,7 @@ typedef struct {
     int files;
 } Options;
 
-/* ---- writing a pair ---- */
+/* ---- writing a pair -------------------------------------------------------------------------- */
 
 typedef struct {
     mg_text bin_path, idx_path; /* temporary names */
@@ -149,7 +149,7 @@ static void writer_close(Writer *w)
     mg_text_free(&w->marks);
 }
 
-/* ---- reading text ---- */
+/* ---- reading text ---------------------------------------------------------------------------- */
 
 typedef struct {
     const char *name;
@@ -289,7 +289,7 @@ static int verb_prepare(const Options *o)
     return rc;
 }
 
-/* ---- looking ---- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 typedef struct {
     uint64_t least, most;
@@ -397,7 +397,7 @@ static int verb_peek(const Options *o)
     return rc;
 }
 
-/* ---- command line ---- */
+/* ---- command line ---------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

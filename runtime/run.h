@@ -29,7 +29,7 @@ typedef struct {
     bool poison;                       /* MG_POISON: NaN in what a step must write first      */
 } mg_run;
 
-/* ---- train.c ---- */
+/* ---- train.c --------------------------------------------------------------------------------- */
 
 /* Steps from r->step to r->steps with evaluation, samples and checkpoints. The exit code of the
  * run. */
@@ -42,12 +42,12 @@ double mg_run_probe(mg_run *r);
  * over. */
 int mg_run_eval(mg_run *r, int from, int to, double *loss, int64_t *targets);
 
-/* ---- sample.c ---- */
+/* ---- sample.c -------------------------------------------------------------------------------- */
 
 /* Prints text that continues `prompt`. Random numbers depend only on (seed, step, place). */
 int mg_run_sample(mg_run *r, const char *prompt);
 
-/* ---- ckpt.c ---- */
+/* ---- ckpt.c ---------------------------------------------------------------------------------- */
 
 /* Saves into DIR/ckpt/step-N: temporary folder, fsync, rename, then the `latest` pointer; then
  * checks what was written and removes all but the newest save.keep. MG_STORAGE: the old checkpoint

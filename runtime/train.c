@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- signals ---- */
+/* ---- signals --------------------------------------------------------------------------------- */
 
 /* A handler can reach nothing else. The signal that ends the run, and whether a save is wanted. */
 static volatile sig_atomic_t stop_signal, save_signal;
@@ -39,7 +39,7 @@ static void signals_catch(void)
         sigaction(list[i], &a, NULL);
 }
 
-/* ---- pieces of a step ---- */
+/* ---- pieces of a step ------------------------------------------------------------------------ */
 
 static double metric_get(const mg_run *r, const mg_var *v)
 {
@@ -174,7 +174,7 @@ static int step_run(mg_run *r, mg_progress *p)
     return MG_OK;
 }
 
-/* ---- evaluation ---- */
+/* ---- evaluation ------------------------------------------------------------------------------ */
 
 /* Takes the targets outside [from, to) of each row away. */
 static void targets_keep(int32_t *targets, int64_t rows, int seq, int from, int to)
@@ -268,7 +268,7 @@ static int eval_report(mg_run *r)
     return rc;
 }
 
-/* ---- the loop ---- */
+/* ---- the loop -------------------------------------------------------------------------------- */
 
 typedef struct {
     double marked, saved; /* time of the line before, of the checkpoint before */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what the model offers ---- */
+/* ---- what the model offers ------------------------------------------------------------------- */
 
 static const mg_io *io_find(const mg_model *m, const char *name)
 {
@@ -61,7 +61,7 @@ static int cpu_check(const mg_model *m)
     return MG_OK;
 }
 
-/* ---- setting up ---- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static int batch_read(mg_run *r)
 {
@@ -136,7 +136,7 @@ static void run_close(mg_run *r)
     mg_conf_free(&r->conf);
 }
 
-/* ---- where a run begins ---- */
+/* ---- where a run begins ---------------------------------------------------------------------- */
 
 /* The folder to go on from, or NULL for a new run. *fork: the checkpoint is read, the folder is
  * new. */
@@ -220,7 +220,7 @@ static int state_open(mg_run *r)
     return MG_OK;
 }
 
-/* ---- first lines ---- */
+/* ---- first lines ----------------------------------------------------------------------------- */
 
 static void say_model(mg_run *r)
 {
@@ -265,7 +265,7 @@ static void say_memory(mg_run *r)
                 (double)r->m->arena_bytes / 0x1p20, (double)mg_memory_free() / 0x1p20);
 }
 
-/* ---- verbs ---- */
+/* ---- verbs ----------------------------------------------------------------------------------- */
 
 static int verb_train(mg_run *r)
 {

@@ -109,8 +109,7 @@ static void test_dtypes(void **state)
     assert_int_equal(dtype_size(DT_I64), 8);
 }
 
-/* ---- what fail() says
- * ---------------------------------------------------------------------------- */
+/* ---- what fail() says ------------------------------------------------------------------------ */
 
 /* Runs f(g, arg); returns what it printed before it failed, NULL if it did not fail. */
 static char said[4096];
@@ -157,8 +156,7 @@ static void test_fail(void **state)
     arena_free(g->arena);
 }
 
-/* ---- signatures
- * --------------------------------------------------------------------------------------- */
+/* ---- signatures ------------------------------------------------------------------------------ */
 
 typedef struct {
     const char *sig, *in; /* operand types, separated by blanks; "_" an absent one               */
@@ -283,8 +281,7 @@ static void test_signatures(void **state)
     }
 }
 
-/* ---- building and walking
- * ------------------------------------------------------------------------------- */
+/* ---- building and walking -------------------------------------------------------------------- */
 
 typedef struct {
     Graph *g;

@@ -85,8 +85,7 @@ static void check_texts(Graph *g)
               word[i]);
 }
 
-/* ---- a small Func ------------------------------------------------------------------------------
- */
+/* ---- a small Func ---------------------------------------------------------------------------- */
 
 static u32 add(Graph *g, u32 func, const char *op, u32 a, u32 b, const char *dim, Type type)
 {

@@ -167,8 +167,7 @@ static double worse(double a, double b)
     return b <= a ? a : b; /* NaN wins */
 }
 
-/* ==== pool ======================================================================================
- */
+/* ==== pool ==================================================================================== */
 
 static void count_part(void *arg, int part)
 {
@@ -201,8 +200,7 @@ static int test_pool(void)
     return bad;
 }
 
-/* ==== matmul ====================================================================================
- */
+/* ==== matmul ================================================================================== */
 
 static double gemm_element(const gemm_case *g, const void *a, const void *b, int64_t i, int64_t j)
 {
@@ -263,8 +261,7 @@ static int test_gemm(const char *name, const gemm_case *g)
     return bad;
 }
 
-/* ==== attention =================================================================================
- */
+/* ==== attention =============================================================================== */
 
 /* Plain attention in f64 on qkv [b s g r+2 e]; o [b s g r e], lse [b s g r], d like qkv. */
 typedef struct {
@@ -383,8 +380,7 @@ static int test_attn(const char *name, const attn_case *a)
     return bad;
 }
 
-/* ==== embedding =================================================================================
- */
+/* ==== embedding =============================================================================== */
 
 static int test_embed(void)
 {

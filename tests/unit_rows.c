@@ -200,8 +200,7 @@ static void build(Built *p, const Program *prog, const Variant *v, bool fuse)
     }
 }
 
-/* ---- the printed text
- * ---------------------------------------------------------------------------- */
+/* ---- the printed text ------------------------------------------------------------------------ */
 
 static u32 text_of(Built *p, Text *t, const char *prefix)
 {
@@ -258,8 +257,7 @@ static void *load(const char *src)
     return system(cmd) ? NULL : so;
 }
 
-/* ---- data
- * ------------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static u64 extent(const Graph *g, u32 v)
 {

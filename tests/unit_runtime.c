@@ -21,7 +21,7 @@ int mini_main(int argc, char **argv);
 #include "mini/model.c"
 #undef main
 
-/* ---- text and values ---- */
+/* ---- text and values ------------------------------------------------------------------------- */
 
 static void test_values(void **state)
 {
@@ -80,7 +80,7 @@ static void test_bf16(void **state)
     assert_true(isnan(mg_elem_get(MG_BF16, h, 0)));
 }
 
-/* ---- schedules: numbers of the formulas in Megatron-LM ---- */
+/* ---- schedules: numbers of the formulas in Megatron-LM --------------------------------------- */
 
 static void schedule_is(const char *style, double n, double want)
 {
@@ -115,7 +115,7 @@ static void test_schedules(void **state)
     schedule_is("wsd", 110, 0.1);
 }
 
-/* ---- data ---- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static char folder[64];
 
@@ -297,7 +297,7 @@ static void test_bad_index(void **state)
     free(text);
 }
 
-/* ---- first values ---- */
+/* ---- first values ---------------------------------------------------------------------------- */
 
 static mg_var init_var(mg_dtype type, uint64_t off, uint8_t init)
 {
@@ -348,7 +348,7 @@ static void test_init(void **state)
     free(one.mem);
 }
 
-/* ---- checkpoints ---- */
+/* ---- checkpoints ----------------------------------------------------------------------------- */
 
 static void run_make(mg_run *r)
 {

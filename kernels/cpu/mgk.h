@@ -413,8 +413,7 @@ MGK uint16_t bf16_of_f64(double a)
     return bf16_of_f32((float)a);
 }
 
-/* ---- folds of the lanes, in one fixed order ---------------------------------------------------
- */
+/* ---- folds of the lanes, in one fixed order -------------------------------------------------- */
 
 MGK float f32_sum(f32v v)
 {
@@ -647,8 +646,7 @@ MGK f32v f32_normal(u32v a, u32v b)
     return r * f32_sin_k(f, (i32v)t - 0x4b400000 + 1);
 }
 
-/* ---- math, double: the same algorithms with longer polynomials ---------------------------------
- */
+/* ---- math, double: the same algorithms with longer polynomials ------------------------------- */
 
 MGK f64v f64_exp(f64v x)
 {
@@ -895,8 +893,7 @@ MGK double f64_max1(double a, double b)
     return a > b ? a : b;
 }
 
-/* ---- random numbers: Philox4x32-10 ------------------------------------------------------------
- */
+/* ---- random numbers: Philox4x32-10 ----------------------------------------------------------- */
 
 MGK void mgk_philox(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4])
 {
