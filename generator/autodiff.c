@@ -241,6 +241,7 @@ static u32 join(Walk *w, u32 v, Parts *parts)
  */
 static u32 cotangent(Walk *w, u32 v)
 {
+    Graph *g = w->g;
     Parts *parts = &w->part[v];
     u32 sum = 0;
     for (u32 i = 0; i < parts->n; i++) {
@@ -252,6 +253,9 @@ static u32 cotangent(Walk *w, u32 v)
         sum = add(w, sum, piece);
     }
     parts->n = 0;
+    u32 made = sum ? g->value.at[sum].node : 0;
+    if (made && !g->value.at[sum].path && !node_is(g, made, "gscale"))
+        g->value.at[sum].path = cotangent_name(g, v);
     return sum;
 }
 
@@ -583,6 +587,7 @@ static void vjp_loop(Walk *w, u32 n)
             continue;
         }
         bool slice = g->func.at[node.body].in_kind.at[k] == OPERAND_SLICE;
+        g->value.at[cot].path = cotangent_name(g, g->arg.at[node.in + k]);
         add_out(g, node.body, cot, slice ? RESULT_STACK : RESULT_SUM);
         of[nout] = g->arg.at[node.in + k];
         out[nout] = g->value.at[of[nout]].type;

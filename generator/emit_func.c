@@ -34,6 +34,7 @@ typedef struct {
     const char **local; /* by value: C text of the pointer to its base's first element    */
     bool *plain;        /* by value: local is a name of the right type, arithmetic is fine */
     VEC(Sym) used;      /* names in this function                                         */
+    const char *moves;  /* the pointer that the address just made is an element of, by trip */
 } Fn;
 
 bool is_op(const Graph *g, u32 node, const char *name)
@@ -104,7 +105,7 @@ static const char *node_note(Fn *fn, u32 node)
     const char *cost = g->kern.at[g->inst.at[n->kern].kern].name && flops > 0
                            ? amount(g, flops, "FLOP")
                            : amount(g, (f64)node_traffic(g, node), "B");
-    const char *path = node_weight(g, node) ? node_weight(g, node) : sym_str(g, n->path);
+    const char *path = node_place(g, node);
     int room = 19 - (int)strlen(at);
     u64 len = strlen(path);
     if ((i64)len > room)
@@ -130,9 +131,9 @@ static bool in_use(const Fn *fn, Sym name)
 static Sym local_unique(Fn *fn, const char *want, const char *port)
 {
     Graph *g = fn->g;
-    Sym base = c_name(g, want), name = base;
+    Sym base = local_name(g, want), name = base;
     if (in_use(fn, name) && *port)
-        name = base = c_name(g, arena_fmt(g->arena, "%s_%s", want, port));
+        name = base = local_name(g, arena_fmt(g->arena, "%s_%s", want, port));
     for (u32 i = 2; in_use(fn, name); i++)
         name = sym_fmt(g, "%s%s%u", sym_str(g, base), "_", i);
     vec_push(g->arena, &fn->used, name);
@@ -153,71 +154,6 @@ Sym name_unique(Emit *e, Sym want)
     }
     vec_push(g->arena, &e->taken, name);
     return name;
-}
-
-static const char *last_part(const char *path)
-{
-    const char *dot = strrchr(path, '.');
-    return dot && dot[1] ? dot + 1 : path;
-}
-
-static bool is_back(Graph *g, u32 node)
-{
-    return strstr(node_ops(g, node), "_bwd") != NULL;
-}
-
-/* Is node the only one of its module in its Func that prints code? Then the module's name says it
- * all. */
-static bool alone(Graph *g, u32 node)
-{
-    const Func *f = &g->func.at[g->node.at[node].func];
-    for (u32 i = 0; i < f->node.n; i++) {
-        const Node *n = &g->node.at[f->node.at[i]];
-        if (f->node.at[i] != node && n->kern && n->path == g->node.at[node].path &&
-            is_back(g, f->node.at[i]) == is_back(g, node))
-            return false;
-    }
-    return true;
-}
-
-static const char *port_name(Graph *g, u32 value)
-{
-    const Value *v = &g->value.at[value];
-    const Node *n = &g->node.at[v->node];
-    if (is_op(g, v->node, "fused"))
-        return v->out < g->body.at[n->body]->out.n
-                   ? sym_str(g, g->body.at[n->body]->out.at[v->out].name)
-                   : "";
-    const Op *op = &g->op.at[n->op];
-    return op->sig && v->out < op->sig->out.n ? sym_str(g, op->sig->out.at[v->out].name) : "";
-}
-
-/* What a value is called: its mark, its product's weight, its module, or its op and result. */
-static const char *value_word(Graph *g, u32 value)
-{
-    const Value *v = &g->value.at[value];
-    const char *path = last_part(sym_str(g, v->path));
-    if (!v->node)
-        return *path ? path : "x";
-    if ((v->flags & (VF_MARKED | VF_RESID)) && *path)
-        return path;
-    const Node *n = &g->node.at[v->node];
-    if (g->op.at[n->op].flags & OF_VIEW) /* a concat is named after its first part */
-        return value_word(g, g->arg.at[n->in]);
-    if (node_weight(g, v->node)) {
-        const char *name = last_part(node_name(g, v->node));
-        u64 len = strlen(name);
-        const char *product = strrchr(name, '_');
-        return !strcmp(product, "_mm") ? arena_fmt(g->arena, "%.*s", (int)(len - 3), name) : name;
-    }
-    const char *word = node_ops(g, v->node), *port = port_name(g, value);
-    bool back = is_back(g, v->node);
-    if (back)
-        word = arena_fmt(g->arena, "%.*s", (int)(strstr(word, "_bwd") - word), word);
-    path = last_part(sym_str(g, n->path));
-    if (*path && alone(g, v->node))
-        word = path;
-    return *port && (back || v->out) ? arena_fmt(g->arena, "%s_%s", word, port) : word;
 }
 
 /* ==== fields of the table of calls ============================================================ */
@@ -314,14 +250,11 @@ static const Save *save_to(const Graph *g, u32 func, u32 value)
     return NULL;
 }
 
-/* Inside a backward Func a save is called what the forward calls it, and the one result dx. */
+/* The one result of a backward Func is dx. */
 static const char *local_word(Fn *fn, u32 value)
 {
     Graph *g = fn->g;
     const Func *f = &g->func.at[g->value.at[value].func];
-    const Save *s = g->value.at[value].node ? NULL : save_to(g, g->value.at[value].func, value);
-    if (s)
-        return value_word(g, s->from_value);
     if (f->role == ROLE_BWD && f->out.n == 1 && f->out.at[0] == value)
         return "dx";
     return value_word(g, value);
@@ -337,6 +270,17 @@ static bool reg_brings(const Graph *g, u32 func, u32 index)
         }
     }
     return false;
+}
+
+/* "p + i * 1024": the pointer of trip i. */
+static const char *trip_address(Fn *fn, const Scope *sc, const char *p, u32 outer)
+{
+    Graph *g = fn->g;
+    i64 step = g->value.at[outer].stride[0];
+    bool wide = step * g->node.at[sc->loop].trips > INT32_MAX;
+    fn->moves = p;
+    return arena_fmt(g->arena, wide ? "%s + %s * INT64_C(%lld)" : "%s + %s * %lld", p, sc->index,
+                     (long long)step);
 }
 
 static const char *input_address(Fn *fn, Scope *sc, u32 value)
@@ -355,8 +299,7 @@ static const char *input_address(Fn *fn, Scope *sc, u32 value)
     u32 outer = g->arg.at[g->node.at[sc->loop].in + (u32)at];
     const char *p = address(fn, sc->up, outer);
     if (f->in_kind.at[at] == OPERAND_SLICE)
-        return arena_fmt(g->arena, "%s + %s * %lld", p, sc->index,
-                         (long long)g->value.at[outer].stride[0]);
+        return trip_address(fn, sc, p, outer);
     if (f->in_kind.at[at] == OPERAND_CARRY) {
         const char *result = address(fn, sc->up, g->node.at[sc->loop].out + (u32)at);
         return arena_fmt(g->arena, "%s ? %s : %s", sc->index, result, p);
@@ -372,8 +315,7 @@ static const char *stacked_address(Fn *fn, Scope *sc, u32 index)
     const char *p = address(fn, sc->up, outer);
     if (g->func.at[sc->func].out_kind.at[index] != RESULT_STACK)
         return p;
-    return arena_fmt(g->arena, "%s + %s * %lld", p, sc->index,
-                     (long long)g->value.at[outer].stride[0]);
+    return trip_address(fn, sc, p, outer);
 }
 
 static const char *buffer_address(Fn *fn, u32 value)
@@ -426,8 +368,11 @@ static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
     Graph *g = fn->g;
     const Save *s = save_to(g, g->value.at[base].func, base);
     u32 made = s && !g->value.at[base].node ? s->from_value : base;
-    const char *port = g->value.at[made].node ? port_name(g, made) : "";
-    const char *name = sym_str(g, local_unique(fn, local_word(fn, base), port));
+    const char *port = g->value.at[made].node ? value_port(g, made) : "";
+    const char *want =
+        fn->moves ? arena_fmt(g->arena, "%s_%s", fn->moves, sc->index) : local_word(fn, base);
+    fn->moves = NULL;
+    const char *name = sym_str(g, local_unique(fn, want, port));
     char *type = arena_fmt(g->arena, "%s%s", is_const(g, base) ? "const " : "",
                            dtype_ctype(g->value.at[base].type.dtype));
     vec_push(g->arena, &sc->decl, (Decl){type, name, text, base});
@@ -435,13 +380,18 @@ static void declare(Fn *fn, Scope *sc, u32 base, const char *text)
     fn->plain[base] = true;
 }
 
-/* [b s d]: where sizes do not fit. */
-static const char *dims_text(Graph *g, const Type *t)
+/* [b=8 s=128 d]: a size stands where its dim occurs first in a function. */
+static const char *shape_text(Graph *g, const Type *t, bool *seen)
 {
     Text s = {0};
     text_put(g->arena, &s, "[");
-    for (u32 i = 0; i < t->rank; i++)
-        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, g->dim.at[t->dim[i]].name));
+    for (u32 i = 0; i < t->rank; i++) {
+        const Dim *d = &g->dim.at[t->dim[i]];
+        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, d->name));
+        if (!seen[t->dim[i]])
+            text_fmt(g->arena, &s, "=%lld", (long long)d->size);
+        seen[t->dim[i]] = true;
+    }
     text_put(g->arena, &s, "]");
     return text_str(g->arena, &s);
 }
@@ -456,22 +406,24 @@ static void print_decls(Fn *fn, const Scope *sc, Lines *out)
 {
     Graph *g = fn->g;
     int type = 0, name = 0, text = 0, indent = (int)(4 + 4 * sc->depth);
+    bool *seen = arena_alloc(g->arena, g->dim.n * sizeof *seen);
+    for (const Scope *up = sc->up; up; up = up->up) {
+        for (u32 i = 0; i < up->decl.n; i++)
+            shape_text(g, &g->value.at[up->decl.at[i].value].type, seen);
+    }
     for (u32 i = 0; i < sc->decl.n; i++) {
         type = longer(type, sc->decl.at[i].type);
         name = longer(name, sc->decl.at[i].name);
         text = longer(text, sc->decl.at[i].text);
     }
-    int column = indent + type + 2 + name + 3 + text + 2;
-    if (sc->depth && column < MARGIN)
-        column = MARGIN;
     for (u32 i = 0; i < sc->decl.n; i++) {
         const Decl *d = &sc->decl.at[i];
         const Value *v = &g->value.at[d->value];
-        const char *shape = type_text(g, &v->type);
-        if (column + (int)strlen(shape) + 6 > WIDTH)
-            shape = dims_text(g, &v->type);
+        const char *shape = shape_text(g, &v->type, seen);
         char *line = arena_fmt(g->arena, "%*s%-*s *%-*s = %s;", indent, "", type, d->type, name,
                                d->name, d->text);
+        if (sc->depth) /* the template's margin, or behind it for all of them */
+            line = arena_fmt(g->arena, "%-*s", indent + type + 2 + name + 3 + text + 2, line);
         vec_push(g->arena, out, (Line){line, comment_safe(g, shape), v->node ? v->node + 1 : 0});
     }
 }
@@ -498,8 +450,9 @@ static const char *address(Fn *fn, Scope *sc, u32 value)
         const char *text = base_address(fn, home, base, &inline_);
         if (!text)
             return "NULL";
-        /* An invariant of a loop keeps its outer name. */
+        /* An invariant of a loop keeps its outer name, or its place in the call's row. */
         bool known = home->up && !strpbrk(text, " (");
+        inline_ |= home->up && !strncmp(text, "AT(c, k->", 9) && !strchr(text, '+');
         if (inline_ || known) {
             fn->local[base] = text;
             fn->plain[base] = known;
@@ -701,20 +654,29 @@ static const struct {
     [ROLE_LOSS] = {"loss", "loss and its gradient"},
     [ROLE_EVAL] = {"eval", "evaluation"},
     [ROLE_LOGITS] = {"logits", "logits of one position"},
-    [ROLE_UPD] = {"upd", "update"},
+    [ROLE_UPD] = {"upd", "the optimizer's step"},
     [ROLE_PREFILL] = {"prefill", "prefill"},
     [ROLE_DECODE] = {"decode", "decode"},
     [ROLE_LOOP] = {"trip", "one trip"},
 };
 
-/* "block.bwd" and role backward: block_bwd. */
-Sym func_c_name(Graph *g, u32 func)
+/* "block.bwd" and role backward: 3 + 1, else 0. */
+static u64 role_len(Graph *g, u32 func)
 {
     const Func *f = &g->func.at[func];
     const char *name = sym_str(g, f->name), *suffix = roles[f->role].suffix;
     u64 n = strlen(name), m = strlen(suffix);
-    bool has = n > m && !strcmp(name + n - m, suffix);
-    return c_name(g, arena_fmt(g->arena, has ? "%s" : "%s_%s", name, suffix));
+    return n > m + 1 && name[n - m - 1] == '.' && !strcmp(name + n - m, suffix) ? m + 1 : 0;
+}
+
+/* "block.bwd": block_bwd; "block": block_fwd. */
+Sym func_c_name(Graph *g, u32 func)
+{
+    const Func *f = &g->func.at[func];
+    const char *name = sym_str(g, f->name);
+    if (role_len(g, func) || f->role == ROLE_UPD)
+        return c_name(g, name);
+    return c_name(g, arena_fmt(g->arena, "%s_%s", name, roles[f->role].suffix));
 }
 
 /* "layers 0..3", of the calls in all chains. */
@@ -755,40 +717,76 @@ void emit_func(Emit *e, u32 func)
     const char *loc = loc_text(g, cf.loc);
     cf.title = comment_safe(
         g,
-        arena_fmt(g->arena, "%s, %s.%s%s%s%s", sym_str(g, f->name), roles[f->role].word,
-                  *loc ? "   " : "", loc, layers_text(g, func),
+        arena_fmt(g->arena, "%.*s, %s.%s%s%s%s",
+                  (int)(strlen(sym_str(g, f->name)) - role_len(g, func)), sym_str(g, f->name),
+                  roles[f->role].word, *loc ? "   " : "", loc, layers_text(g, func),
                   cf.flops > 0 ? arena_fmt(g->arena, "   %s", amount(g, cf.flops, "FLOP")) : ""));
     vec_push(g->arena, &e->func, cf);
     e->cfunc[func] = e->func.n;
 }
 
-static void put_param(Graph *g, Text *t, u32 *line, const char *constness, u8 dtype)
+typedef struct {
+    Graph *g;
+    Text text;
+    u32 line; /* where the last line starts                                              */
+    VEC(Sym) used;
+} Proto;
+
+static void put_param(Proto *p, const char *constness, u8 dtype, const char *want)
 {
-    const char *type = dtype_ctype(dtype);
-    bool fits = t->n - *line + strlen(constness) + strlen(type) + 6 < WIDTH;
-    text_put(g->arena, t, fits ? ", " : ",\n");
-    *line = fits ? *line : t->n;
-    text_fmt(g->arena, t, "%s%s%s *", fits ? "" : "    ", constness, type);
+    Graph *g = p->g;
+    Sym base = local_name(g, want), name = base;
+    for (u32 i = 0, n = 2; i < p->used.n; i++) {
+        if (p->used.at[i] == name) {
+            name = sym_fmt(g, "%s_%u", sym_str(g, base), n++);
+            i = (u32)-1;
+        }
+    }
+    vec_push(g->arena, &p->used, name);
+    const char *param =
+        arena_fmt(g->arena, "%s%s *%s", constness, dtype_ctype(dtype), sym_str(g, name));
+    bool fits = p->text.n - p->line + strlen(param) + 4 < WIDTH;
+    text_put(g->arena, &p->text, fits ? ", " : ",\n");
+    p->line = fits ? p->line : p->text.n;
+    text_fmt(g->arena, &p->text, "%s%s", fits ? "" : "    ", param);
 }
 
-/* "void attn_qkv_mm(mg_ctx *c, float *, const float *, const float *, int beta)" */
+/* What operand or result i is called: in the body of a generated kernel, in the signature of
+ * another. */
+static const char *param_name(Graph *g, u32 node, bool out, u32 i)
+{
+    static const char *const product[] = {"A", "B"};
+    const Node *n = &g->node.at[node];
+    if (is_op(g, node, "matmul"))
+        return out ? "C" : product[i & 1];
+    if (is_op(g, node, "fused")) {
+        const Body *b = g->body.at[n->body];
+        return sym_str(g, out ? b->out.at[i].name : b->in.at[i].name);
+    }
+    const Sig *sig = g->op.at[n->op].sig;
+    if (sig && i < (out ? sig->out.n : sig->in.n))
+        return sym_str(g, out ? sig->out.at[i].name : sig->in.at[i].name);
+    return out ? "y" : "x";
+}
+
+/* "void attn_qkv_mm(mg_ctx *c, float *C, const float *A, const float *B, int beta)" */
 const char *func_prototype(Graph *g, const Inst *inst)
 {
     const Node *n = &g->node.at[inst->node];
     bool accum = is_op(g, inst->node, "accum");
-    Text t = {0};
-    u32 line = 0;
-    text_fmt(g->arena, &t, "void %s(mg_ctx *c", sym_str(g, inst->name));
+    Proto p = {.g = g};
+    text_fmt(g->arena, &p.text, "void %s(mg_ctx *c", sym_str(g, inst->name));
     if (accum || is_op(g, inst->node, "write"))
-        put_param(g, &t, &line, "", g->func.at[n->func].formal.at[n->formal - 1].type.dtype);
+        put_param(&p, "", g->func.at[n->func].formal.at[n->formal - 1].type.dtype, "to");
     for (u32 i = 0; i < n->nout; i++)
-        put_param(g, &t, &line, "", g->value.at[n->out + i].type.dtype);
+        put_param(&p, "", g->value.at[n->out + i].type.dtype, param_name(g, inst->node, true, i));
     for (u32 i = 0; i < n->nin; i++)
-        put_param(g, &t, &line, "const ", g->value.at[g->arg.at[n->in + i]].type.dtype);
+        put_param(&p, "const ", g->value.at[g->arg.at[n->in + i]].type.dtype,
+                  param_name(g, inst->node, false, i));
     if (node_adds(g, inst->node) || accum)
-        text_put(g->arena, &t, ", int beta");
+        text_put(g->arena, &p.text, ", int beta");
     if (draws(g, inst->node))
-        text_put(g->arena, &t, ", uint32_t site");
-    text_put(g->arena, &t, ")");
-    return text_str(g->arena, &t);
+        text_put(g->arena, &p.text, ", uint32_t site");
+    text_put(g->arena, &p.text, ")");
+    return text_str(g->arena, &p.text);
 }

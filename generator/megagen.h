@@ -657,7 +657,7 @@ void lua_trace(Graph *g);   /* chain "fwd" with a Func of its own for each call;
  * "manual", "completion". */
 const char *lua_text(Graph *g, const char *fn, int narg, const char *const *arg);
 
-/* ==== tune.c: who writes where, names ========================================================= */
+/* ==== tune.c, names.c: who writes where, names ================================================ */
 
 /* The accum or write node whose variable the producer of value writes itself (its result pointer is the variable):
  * the value's only use, and nobody reads the old content later. 0: value has a buffer of its own. Such a sink prints
@@ -667,10 +667,15 @@ bool value_adds(const Graph *g, u32 value); /* its producer adds into it: merged
 bool node_adds(const Graph *g, u32 node);   /* one of its results adds: it takes the extra `int beta`  */
 const char *node_ops(Graph *g, u32 node);   /* "add_rmsnorm", "rope_bwd": what a node computes */
 const char *node_weight(Graph *g, u32 node); /* of a matmul: the weight it reads or whose gradient it is; or NULL */
+const char *node_place(Graph *g, u32 node); /* "attn.wqkv", "ln_1": the weight of a product, else the module */
 const char *node_name(Graph *g, u32 node);  /* "attn_qkv_mm": what it computes where; not unique */
 Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
+Sym local_name(Graph *g, const char *s);    /* the same for a function's own names, which may hide those of libc */
+const char *value_word(Graph *g, u32 value); /* "qkv", "lse", "dlogits": what a value is called; not unique */
+Sym cotangent_name(Graph *g, u32 value);     /* "dqkv": what a value's gradient is called */
+const char *value_port(Graph *g, u32 value); /* the result's name in its op's signature or body, or "" */
 
 /* ==== eval.c: part of autodiff ================================================================ */
 

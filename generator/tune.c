@@ -7,7 +7,8 @@
  * too.
  *
  * An instance is named after its first user: module path, then what it computes there (_fwd, _bwd;
- * for the matmuls _mm, _dx, _dw). Names are C identifiers and differ from each other.
+ * for the matmuls _mm, _dx, _dw); a generated one that several modules use, after its work alone.
+ * Names are C identifiers and differ from each other.
  *
  * needs: fused nodes, resolved views.
  * gives: node.kern, g->kern, g->inst. No node changes.
@@ -155,146 +156,6 @@ static void scan_kernels(Graph *g)
 
 /* ==== names =================================================================================== */
 
-/* C words that a module path could spell, and the names that generated functions use for
- * themselves. */
-static const char *const reserved[] = {
-    "auto",   "break",    "case",   "char",     "const",  "continue", "default", "do",     "double",
-    "else",   "enum",     "extern", "float",    "for",    "goto",     "if",      "inline", "int",
-    "long",   "register", "return", "restrict", "short",  "signed",   "sizeof",  "static", "struct",
-    "switch", "typedef",  "union",  "unsigned", "void",   "volatile", "while",   "main",   "asm",
-    "typeof", "c",        "k",      "i",        "j",      "l",        "bf16",    "f16",    "e4m3",
-    "e5m2",   "fwd",      "bwd",    "upd",      "eval",   "logits",   "var",     "io",     "key",
-    "model",  "region",   "abs",    "exp",      "log",    "sqrt",     "sin",     "cos",    "tanh",
-    "erf",    "floor",    "fma",    "index",    "pow",    "round",    "linux",   "unix",   "signal",
-    "read",   "write",    "time",   "free",     "malloc", "gamma",    "y0",      "y1",     "j0",
-    "j1",     "yn",       "jn",
-};
-
-Sym c_name(Graph *g, const char *s)
-{
-    Text t = {0};
-    for (; *s; s++) {
-        char c[2] = {*s, 0};
-        bool word =
-            (*s >= 'a' && *s <= 'z') || (*s >= 'A' && *s <= 'Z') || (*s >= '0' && *s <= '9');
-        if (!word)
-            c[0] = '_';
-        if (!t.n && *s >= '0' && *s <= '9')
-            text_put(g->arena, &t, "n");
-        if (c[0] != '_' || (t.n && t.at[t.n - 1] != '_')) /* no leading and no double _ */
-            text_put(g->arena, &t, c);
-    }
-    while (t.n && t.at[t.n - 1] == '_')
-        t.n--;
-    const char *name = t.n ? text_str(g->arena, &t) : "v";
-    if (!strncmp(name, "mg_", 3))
-        name = arena_fmt(g->arena, "m%s", name);
-    for (u32 i = 0; i < sizeof reserved / sizeof *reserved; i++) {
-        if (!strcmp(name, reserved[i]))
-            return sym_fmt(g, "%s_", name);
-    }
-    return sym(g, name);
-}
-
-/* The last two parts of a path say enough: "layers.*.attn.qkv" -> attn_qkv. */
-static const char *short_path(const char *path)
-{
-    const char *at = path + strlen(path);
-    for (int dots = 0; at > path; at--) {
-        if (at[-1] == '.' && ++dots == 2)
-            break;
-    }
-    return at;
-}
-
-const char *node_ops(Graph *g, u32 node)
-{
-    const Attr *ops = node_attr(g, node, "ops");
-    const char *name = sym_str(g, ops ? ops->sym : g->op.at[g->node.at[node].op].name);
-    const char *back = strstr(name, ".bwd");
-    return back ? arena_fmt(g->arena, "%.*s_bwd", (int)(back - name), name) : name;
-}
-
-const char *node_weight(Graph *g, u32 node)
-{
-    const Node *n = &g->node.at[node];
-    u32 sink = op_is(g, node, "matmul") ? value_sink(g, n->out) : 0;
-    for (u32 i = 0; i < n->nin && !sink && op_is(g, node, "matmul"); i++) {
-        const Value *v = &g->value.at[g->arg.at[n->in + i]];
-        u32 from = g->value.at[v->base].node;
-        sink = from && op_is(g, from, "read") ? from : 0;
-    }
-    if (!sink)
-        return NULL;
-    const char *name = sym_str(g, g->func.at[n->func].formal.at[g->node.at[sink].formal - 1].name);
-    name += *name == '/';
-    u64 len = strlen(name);
-    bool grad = len > 5 && !strcmp(name + len - 5, ".grad");
-    return arena_fmt(g->arena, "%.*s", (int)(len - (grad ? 5 : 0)), name);
-}
-
-/* attn.wqkv: attn_qkv; head.w: head. The letter w of a weight says nothing in the name of a
- * product. */
-static const char *product_word(Graph *g, const char *weight)
-{
-    const char *dot = strrchr(weight, '.'), *last = dot ? dot + 1 : weight;
-    int front = (int)(last - weight);
-    if (*last != 'w')
-        return weight;
-    return last[1] ? arena_fmt(g->arena, "%.*s%s", front, weight, last + 1)
-                   : arena_fmt(g->arena, "%.*s", front ? front - 1 : 1, weight);
-}
-
-static bool ends_in(const char *s, const char *suffix)
-{
-    u64 n = strlen(s), m = strlen(suffix);
-    return n >= m && !strcmp(s + n - m, suffix);
-}
-
-/* Does value come from a backward op of its own Func? */
-static bool is_cotangent(Graph *g, u32 value)
-{
-    for (;;) {
-        u32 base = g->value.at[value].base, node = g->value.at[base ? base : value].node;
-        if (!node || op_is(g, node, "read"))
-            return false;
-        if (ends_in(node_ops(g, node), "_bwd"))
-            return true;
-        if (!op_is(g, node, "matmul") && !(g->op.at[g->node.at[node].op].flags & OF_VIEW))
-            return false;
-        value = g->arg.at[g->node.at[node].in];
-    }
-}
-
-static const char *product_suffix(Graph *g, u32 node)
-{
-    const Node *n = &g->node.at[node];
-    u8 role = g->func.at[n->func].role;
-    if (node_adds(g, node))
-        return "_dw";
-    bool back = (role == ROLE_BWD || role == ROLE_BWDW) && n->pass == sym(g, "autodiff");
-    return back || is_cotangent(g, g->arg.at[n->in]) ? "_dx" : "_mm";
-}
-
-/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_2_rmsnorm_bwd, attention. */
-const char *node_name(Graph *g, u32 node)
-{
-    const Node *n = &g->node.at[node];
-    const char *path = short_path(sym_str(g, n->path)), *ops = node_ops(g, node);
-    if (op_is(g, node, "matmul")) {
-        const char *weight = node_weight(g, node);
-        return arena_fmt(g->arena, "%s%s",
-                         weight  ? product_word(g, short_path(weight))
-                         : *path ? path
-                                 : "p",
-                         product_suffix(g, node));
-    }
-    if ((g->op.at[n->op].flags & OF_KERNEL) || !*path)
-        return ops;
-    return ends_in(path, ops) ? arena_fmt(g->arena, "%s_fwd", path)
-                              : arena_fmt(g->arena, "%s_%s", path, ops);
-}
-
 static bool name_taken(Graph *g, Sym name)
 {
     for (u32 i = 1; i < g->func.n; i++) {
@@ -308,9 +169,8 @@ static bool name_taken(Graph *g, Sym name)
     return false;
 }
 
-static Sym inst_name(Graph *g, u32 node)
+static Sym unique_name(Graph *g, u32 node, const char *want)
 {
-    const char *want = node_name(g, node);
     const char *func = sym_str(g, g->func.at[g->node.at[node].func].name);
     Sym name = c_name(g, want);
     if (name_taken(g, name))
@@ -320,10 +180,31 @@ static Sym inst_name(Graph *g, u32 node)
     return name;
 }
 
+/* Do nodes of different modules use the instance? */
+static bool shared(const Graph *g, u32 inst)
+{
+    Sym path = g->node.at[g->inst.at[inst].node].path;
+    for (u32 i = 1; i < g->node.n; i++) {
+        const Node *n = &g->node.at[i];
+        if (n->kern == inst && !n->dead && n->path != path)
+            return true;
+    }
+    return false;
+}
+
+static void name_instances(Graph *g)
+{
+    for (u32 i = 1; i < g->inst.n; i++) {
+        u32 node = g->inst.at[i].node;
+        bool work = !g->inst.at[i].kern && shared(g, i);
+        Sym name = unique_name(g, node, work ? node_ops(g, node) : node_name(g, node));
+        g->inst.at[i].name = name;
+    }
+}
+
 /* ==== binding ================================================================================= */
 
-/* The probe is finished: take an instance that equals it, or name it and keep it. Returns its id.
- */
+/* The probe is finished: take an instance that equals it, or keep it. Returns its id. */
 static u32 inst_intern(Graph *g, u32 probe)
 {
     for (u32 i = 1; i < probe; i++) {
@@ -333,8 +214,6 @@ static u32 inst_intern(Graph *g, u32 probe)
             return i;
         }
     }
-    Sym name = inst_name(g, g->inst.at[probe].node);
-    g->inst.at[probe].name = name;
     return probe;
 }
 
@@ -439,4 +318,5 @@ void pass_tune(Graph *g)
         for (u32 i = 0; i < g->func.at[f].node.n && !g->func.at[f].dead; i++)
             tune_node(g, g->func.at[f].node.at[i]);
     }
+    name_instances(g);
 }

@@ -5,8 +5,8 @@
 ; test: has var layers.0.mlp.wo.master : f32[f d] master run saved
 ; test: has write /master %9
 ; test: has cast %9 {dtype="bf16"}
-; test: has : f32[f d] = matmul
-; test: has : bf16[b s f] = matmul
+; test: has : f32[f d] "dwo" = matmul
+; test: has : bf16[b s f] "dact" = matmul
 ; test: has %4 : bf16[b s d], %5 : f32[b s] rowstat = rmsnorm
 ; test: hasnt : f[
 config compute=bf16
