@@ -7,6 +7,7 @@
 #include "megagen.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -41,11 +42,23 @@ static u32 level_of(u8 fn)
                                           : 5;
 }
 
+/* The shortest decimal that reads back to v. */
+static const char *shortest(Graph *g, f64 v)
+{
+    for (int digits = 1; digits < 17; digits++) {
+        const char *s = arena_fmt(g->arena, "%.*g", digits, v);
+        if (strtod(s, NULL) == v) {
+            return s;
+        }
+    }
+    return arena_fmt(g->arena, "%.17g", v);
+}
+
 static void print_leaf(Print *p, const BodyNode *n)
 {
     Arena *a = p->g->arena;
     if (n->fn == BF_CONST) {
-        text_fmt(a, p->t, n->num < 0 ? "(%.17g)" : "%.17g", n->num);
+        text_fmt(a, p->t, n->num < 0 ? "(%s)" : "%s", shortest(p->g, n->num));
     } else if (n->fn == BF_INDEX || n->fn == BF_SIZE) {
         text_fmt(a, p->t, "%s(", body_fn_name(n->fn));
         print_dims(p, n->over);
@@ -147,7 +160,7 @@ static void choose_names(Print *p)
     }
 }
 
-void body_print(Graph *g, const Body *b, Text *out)
+static Print print_new(Graph *g, const Body *b, Text *out)
 {
     Print p = {.g = g, .b = b, .t = out};
     p.uses = arena_alloc(g->arena, b->node.n * sizeof *p.uses);
@@ -158,6 +171,17 @@ void body_print(Graph *g, const Body *b, Text *out)
         }
     }
     choose_names(&p);
+    return p;
+}
+
+const Sym *body_names(Graph *g, const Body *b)
+{
+    return print_new(g, b, NULL).name;
+}
+
+void body_print(Graph *g, const Body *b, Text *out)
+{
+    Print p = print_new(g, b, out);
     for (u32 i = 1; i < b->node.n; i++) {
         if (p.name[i]) {
             text_fmt(g->arena, out, "%s = ", sym_str(g, p.name[i]));

@@ -359,8 +359,9 @@ static const char *inst_title(Graph *g, const Inst *inst)
     const Node *n = &g->node.at[inst->node];
     Text t = {0};
     u32 line = 0;
-    text_fmt(g->arena, &t, "%s: %s", comment_safe(g, sym_str(g, n->path)),
-             sym_str(g, g->op.at[n->op].name));
+    const char *path = sym_str(g, n->path);
+    text_fmt(g->arena, &t, "%s%s%s", comment_safe(g, path), *path ? ": " : "",
+             comment_safe(g, node_ops(g, inst->node)));
     for (u32 i = 0; i < n->nin; i++)
         put_shape(g, &t, &line, g->arg.at[n->in + i]);
     text_put(g->arena, &t, " ->");

@@ -58,7 +58,6 @@ const char *file_text(Graph *g, Sym file);             /* without the folders of
 const char *loc_text(Graph *g, Loc loc);               /* "specs/tiny.lua:12"               */
 const char *amount(Graph *g, f64 v, const char *unit); /* "50.3 MFLOP"                    */
 u32 var_of_formal(Graph *g, const Call *call, Sym formal); /* var id, or FLAT_BIND | flat */
-const char *comment_safe(Graph *g, const char *s); /* no byte of s ends or opens a comment */
 bool is_op(const Graph *g, u32 node, const char *name);
 
 #endif

@@ -68,7 +68,8 @@ u32 loop_reduced(const Body *b)
     return over;
 }
 
-/* The node's body with lse written out and without stop, in a copy. */
+/* The node's body with lse written out and without stop, in a copy; its statements have the names
+ * that the comment above the kernel gives them. */
 static Body *lowered(Graph *g, const Body *b)
 {
     Body *r = body_new(g);
@@ -76,8 +77,11 @@ static Body *lowered(Graph *g, const Body *b)
     r->ndim = b->ndim;
     memcpy(r->dim, b->dim, sizeof b->dim);
     u32 *to = arena_alloc(g->arena, b->node.n * sizeof *to);
+    const Sym *names = body_names(g, b);
     for (u32 i = 1; i < b->node.n; i++) {
         BodyNode n = b->node.at[i];
+        n.name = n.fn > BF_RAND ? names[i] : n.name;
+        const char *name = sym_str(g, n.name);
         for (u32 k = 0; k < n.narg; k++) {
             n.arg[k] = to[n.arg[k]];
         }
@@ -86,10 +90,17 @@ static Body *lowered(Graph *g, const Body *b)
             to[i] = n.arg[0];
         } else if (n.fn == BF_LSE) {
             u32 x = n.arg[0];
-            u32 m = body_node(g, r, (BodyNode){.fn = BF_ROWMAX, .arg = {x}, .over = n.over});
+            u32 m = body_node(g, r,
+                              (BodyNode){.fn = BF_ROWMAX,
+                                         .arg = {x},
+                                         .over = n.over,
+                                         .name = sym_fmt(g, "%s_max", name)});
             u32 d = body_node(g, r, (BodyNode){.fn = BF_SUB, .arg = {x, m}});
             u32 e = body_node(g, r, (BodyNode){.fn = BF_EXP, .arg = {d}});
-            u32 s = body_node(g, r, (BodyNode){.fn = BF_SUM, .arg = {e}, .over = n.over});
+            u32 s = body_node(
+                g, r,
+                (BodyNode){
+                    .fn = BF_SUM, .arg = {e}, .over = n.over, .name = sym_fmt(g, "%s_sum", name)});
             u32 l = body_node(g, r, (BodyNode){.fn = BF_LOG, .arg = {s}});
             to[i] = body_node(g, r, (BodyNode){.fn = BF_ADD, .arg = {l, m}, .name = n.name});
         } else {

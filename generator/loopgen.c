@@ -59,12 +59,13 @@ static const char *number_type(const Gen *e, u8 type)
     return names[e->wide][type];
 }
 
-static Sym unique(Gen *e, const char *want)
+/* A C name that no port and no node has yet: want, want + suffix, want_1 ... */
+static Sym unique(Gen *e, const char *want, const char *or_suffix)
 {
     static const char *const taken[] = {"a",   "c",    "arg", "part", "i",    "row",
                                         "seq", "from", "to",  "end",  "beta", "site"};
-    Sym s = c_name(e->g, want);
-    for (u32 n = 1;; n++) {
+    Sym s = local_name(e->g, want);
+    for (u32 n = 0;; n++) {
         bool clash = false;
         for (u32 i = 0; i < sizeof taken / sizeof *taken; i++) {
             clash = clash || strcmp(taken[i], sym_str(e->g, s)) == 0;
@@ -79,11 +80,24 @@ static Sym unique(Gen *e, const char *want)
         if (!clash) {
             return s;
         }
-        s = sym_fmt(e->g, "%s_%u", sym_str(e->g, c_name(e->g, want)), n);
+        if (n == 0 && *or_suffix) {
+            s = local_name(e->g, arena_fmt(e->g->arena, "%s%s", want, or_suffix));
+        } else {
+            s = sym_fmt(e->g, "%s_%u", sym_str(e->g, local_name(e->g, want)), n + !*or_suffix);
+        }
     }
 }
 
-/* Ports get distinct C names; nodes too. Inputs that vary along the row are loaded into NAME_i. */
+/* Statements of their own: what is used twice, named, loaded. */
+static bool inlined(const Gen *e, u32 id)
+{
+    const BodyNode *n = &e->b->node.at[id];
+    return n->fn > BF_RAND && !body_reduces(n->fn) && !n->name && e->uses[id] == 1 &&
+           !e->stored[id];
+}
+
+/* Ports get distinct C names; nodes too. What a vector of port NAME is loaded into or stored from
+ * is NAME_i, a number of the row NAME_0. */
 static void choose_names(Gen *e)
 {
     for (u32 i = 0; i < e->b->in.n + e->b->out.n; i++) {
@@ -91,22 +105,33 @@ static void choose_names(Gen *e)
         BodyPort *p = out ? &e->b->out.at[i - e->b->in.n] : &e->b->in.at[i];
         const char *want = sym_str(e->g, p->name);
         p->name = 0;
-        p->name = unique(e, want);
+        p->name = unique(e, want, "");
     }
     for (u32 i = 1; i < e->b->node.n; i++) {
         const BodyNode *n = &e->b->node.at[i];
-        const char *in = n->fn == BF_INPUT ? sym_str(e->g, e->b->in.at[n->port].name) : NULL;
-        if (in) {
-            e->id[i] =
-                unique(e, sym_str(e->g, sym_fmt(e->g, "%s_%s", in, loop_is_vec(e, i) ? "i" : "0")));
-        } else if (n->fn == BF_CONST) {
+        const char *lane = loop_is_vec(e, i) ? "_i" : "_0";
+        const char *name = sym_str(e->g, n->name);
+        if (n->fn == BF_INPUT) {
+            const char *in = sym_str(e->g, e->b->in.at[n->port].name);
+            e->id[i] = unique(e, arena_fmt(e->g->arena, "%s%s", in, lane), "");
+        } else if (n->fn == BF_CONST || inlined(e, i)) {
             continue;
         } else if (n->fn <= BF_RAND) {
-            e->id[i] = unique(e, n->fn == BF_SCALAR ? sym_str(e->g, n->name) : body_fn_name(n->fn));
+            e->id[i] = unique(e, n->fn == BF_SCALAR ? name : body_fn_name(n->fn), "");
         } else {
-            e->id[i] = unique(e, n->name ? sym_str(e->g, n->name) : loop_is_vec(e, i) ? "t" : "s");
+            e->id[i] = unique(e, *name ? name : loop_is_vec(e, i) ? "t" : "s", *name ? lane : "");
         }
     }
+}
+
+/* A row index: the loop's counter, or r0, r1 ... if it counts several dims. */
+static const char *row_name(const Gen *e, u32 i)
+{
+    u32 same = 0;
+    for (u32 k = 0; k < e->nrow; k++) {
+        same += e->row[k].seq == e->row[i].seq;
+    }
+    return same > 1 ? sym_str(e->g, sym_fmt(e->g, "r%u", i)) : e->row[i].seq ? "seq" : "row";
 }
 
 /* " + row * 128 + ..." of a port's pointer in the row loops. */
@@ -115,9 +140,9 @@ static void put_offset(Gen *e, bool out, u32 k)
     for (u32 i = 0; i < e->nrow; i++) {
         i64 s = loop_stride(e, out, k, e->row[i].last);
         if (s == 1) {
-            PUT(e, " + r%u", i);
+            PUT(e, " + %s", row_name(e, i));
         } else if (s) {
-            PUT(e, " + r%u * %lld", i, (long long)s);
+            PUT(e, " + %s * %lld", row_name(e, i), (long long)s);
         }
     }
 }
@@ -197,7 +222,7 @@ static void put_rand(Gen *e, const BodyNode *n, bool vector)
     for (u32 i = 0; i < e->nrow; i++) {
         i64 s = loop_rand_stride(e, n->dims, e->row[i].last);
         if (s) {
-            PUT(e, "%sr%u * %lld", any ? " + " : "", i, (long long)s);
+            PUT(e, "%s%s * %lld", any ? " + " : "", row_name(e, i), (long long)s);
             any = true;
         }
     }
@@ -234,7 +259,7 @@ static void put_index(Gen *e, const BodyNode *n, bool vector)
     if (k == e->nrow) {
         PUT(e, "(%s)(%s0)", number_type(e, BT_I), base); /* a dim of one element                */
     } else {
-        PUT(e, "(%s)(%sr%u)", number_type(e, BT_I), base, k);
+        PUT(e, "(%s)(%s%s)", number_type(e, BT_I), base, row_name(e, k));
     }
 }
 
@@ -352,14 +377,6 @@ static void put_node(Gen *e, u32 id, u32 level)
     }
 }
 
-/* Statements of their own: what is used twice, named, loaded. */
-static bool inlined(const Gen *e, u32 id)
-{
-    const BodyNode *n = &e->b->node.at[id];
-    return n->fn > BF_RAND && !body_reduces(n->fn) && !n->name && e->uses[id] == 1 &&
-           !e->stored[id];
-}
-
 static void put_arg(Gen *e, u32 id, u32 level)
 {
     const BodyNode *n = &e->b->node.at[id];
@@ -409,6 +426,17 @@ static void mark(Gen *e, u32 id)
     for (u32 k = 0; loop_is_vec(e, id) && k < n->narg; k++) {
         mark(e, n->arg[k]);
     }
+}
+
+/* Does a statement ask for the segment of a flat arena? */
+static bool has_group(const Gen *e)
+{
+    for (u32 i = 1; i < e->b->node.n; i++) {
+        if (e->b->node.at[i].fn == BF_GROUP) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- one sweep ------------------------------------------------------------------------------- */
@@ -577,7 +605,8 @@ static void sweep_loop(Gen *e)
         PUT(e, "%s{\n", pad);
         PUT(e, "%sconst int64_t i = 0;\n", in);
     } else if (e->flat) {
-        PUT(e, "%sfor (; i + %d <= %s; i += %d) {\n", pad, lanes(e), "end", lanes(e));
+        PUT(e, "%sfor (; i + %d <= %s; i += %d) {\n", pad, lanes(e), has_group(e) ? "end" : "to",
+            lanes(e));
     } else {
         PUT(e, "%sfor (int64_t i = 0; i < %lld; i += %d) {\n", pad, (long long)(e->n - rest),
             lanes(e));
@@ -589,7 +618,7 @@ static void sweep_loop(Gen *e)
     if (rest && e->n >= lanes(e)) {
         e->tail = rest;
         if (e->flat) {
-            PUT(e, "%sif (i < end) {\n", pad);
+            PUT(e, "%sif (i < %s) {\n", pad, has_group(e) ? "end" : "to");
         } else {
             PUT(e, "%s{\n%sconst int64_t i = %lld;\n", pad, in, (long long)(e->n - rest));
         }
@@ -601,16 +630,6 @@ static void sweep_loop(Gen *e)
 }
 
 /* ---- segments of a flat arena ---------------------------------------------------------------- */
-
-static bool has_group(const Gen *e)
-{
-    for (u32 i = 1; i < e->b->node.n; i++) {
-        if (e->b->node.at[i].fn == BF_GROUP) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* Where the value of group(wd) changes: 1 in tensors that decay, 0 in the others. Tensors start at
  * multiples of 64 elements, so that a vector has one value. */
@@ -696,11 +715,9 @@ static void indices_print(Gen *e, bool seq)
     }
     const char *from = seq ? "seq" : "row";
     i64 below = 1;
-    for (u32 i = first + count; i-- > first;) {
+    for (u32 i = first + count; count > 1 && i-- > first;) {
         PUT(e, "%sconst int64_t r%u = ", e->pad, i);
-        if (count == 1) {
-            PUT(e, "%s;\n", from);
-        } else if (i == first) {
+        if (i == first) {
             PUT(e, "%s / %lld;\n", from, (long long)below);
         } else if (below == 1) {
             PUT(e, "%s %% %lld;\n", from, (long long)e->row[i].size);
@@ -748,6 +765,12 @@ static void pointers_print(Gen *e, bool rows)
     }
 }
 
+/* Is what a number of the row is stored as the type it is computed in? */
+static bool same_type(const Gen *e, const BodyPort *p)
+{
+    return !strcmp(loop_ctype(p->dtype), number_type(e, e->b->node.at[p->node].type));
+}
+
 static void numbers_store(Gen *e)
 {
     for (u32 k = 0; k < e->b->out.n; k++) {
@@ -772,13 +795,10 @@ static void numbers_store(Gen *e)
             }
         }
         bool half = p->dtype == DT_BF16 && o->kind != OUT_TOTAL;
-        PUT(e,
-            half                   ? "bf16_of_%s("
-            : o->kind == OUT_TOTAL ? ""
-                                   : "(%s)(",
-            half ? T(e) : loop_ctype(p->dtype));
-        put_arg(e, p->node, o->kind == OUT_TOTAL ? 0 : 0);
-        PUT(e, o->kind == OUT_TOTAL ? ";\n" : ");\n");
+        bool plain = o->kind == OUT_TOTAL || same_type(e, p);
+        PUT(e, half ? "bf16_of_%s(" : plain ? "" : "(%s)(", half ? T(e) : loop_ctype(p->dtype));
+        put_arg(e, p->node, 0);
+        PUT(e, plain ? ";\n" : ");\n");
     }
 }
 
@@ -897,6 +917,9 @@ static void flat_print(Gen *e)
     if (e->parts == 1) {
         PUT(e, "    (void)part;\n    const int64_t to = %lld;\n    int64_t i = 0;\n",
             (long long)e->n);
+    } else if (e->n % (e->parts * l) == 0) {
+        PUT(e, "    int64_t i = part * INT64_C(%lld);\n    const int64_t to = i + %lld;\n",
+            (long long)(e->n / e->parts), (long long)(e->n / e->parts));
     } else {
         PUT(e,
             "    const int64_t to = part == %lld ? %lld : (part + 1) * INT64_C(%lld) / %lld * "
@@ -928,7 +951,6 @@ static void flat_print(Gen *e)
         e->pad = "    ";
         PUT(e, "    }\n");
     } else {
-        PUT(e, "    const int64_t end = to;\n");
         sweep_loop(e);
     }
 }
@@ -940,6 +962,10 @@ static void rows_print(Gen *e)
     if (e->parts == 1) {
         PUT(e, "    (void)part;\n    for (int64_t row = 0; row < %lld; row++) {\n",
             (long long)e->rows);
+    } else if (e->rows % e->parts == 0) {
+        PUT(e, "    const int64_t from = part * INT64_C(%lld), to = from + %lld;\n",
+            (long long)(e->rows / e->parts), (long long)(e->rows / e->parts));
+        PUT(e, "    for (int64_t row = from; row < to; row++) {\n");
     } else {
         PUT(e,
             "    const int64_t from = part * INT64_C(%lld) / %lld, to = (part + 1) * INT64_C(%lld) "
@@ -955,7 +981,7 @@ static void rows_print(Gen *e)
         indices_print(e, true);
     }
     for (u32 i = 0; i < e->nrow; i++) {
-        if (!index_used(e, i)) {
+        if (*row_name(e, i) == 'r' && row_name(e, i)[1] != 'o' && !index_used(e, i)) {
             PUT(e, "%s(void)r%u;\n", e->pad, i);
         }
     }
@@ -1035,9 +1061,13 @@ static void lines_print(Gen *e, u32 k)
     const char *at = step == 1 ? "i" : sym_str(e->g, sym_fmt(e->g, "i * %lld", (long long)step));
     if (half) {
         PUT(e, "        %s[%s] = bf16_of_%s(v);\n    }\n", s, at, T(e));
+    } else if (e->out[k].adds && same_type(e, p)) {
+        PUT(e, "        %s[%s] = (beta ? %s[%s] : 0) + v;\n    }\n", s, at, s, at);
     } else if (e->out[k].adds) {
         PUT(e, "        %s[%s] = (%s)((beta ? %s[%s] : 0) + v);\n    }\n", s, at,
             loop_ctype(p->dtype), s, at);
+    } else if (same_type(e, p)) {
+        PUT(e, "        %s[%s] = v;\n    }\n", s, at);
     } else {
         PUT(e, "        %s[%s] = (%s)v;\n    }\n", s, at, loop_ctype(p->dtype));
     }
@@ -1097,25 +1127,58 @@ static void comment_print(Gen *e)
 {
     Text t = {0};
     body_print(e->g, e->g->body.at[e->nd->body], &t);
-    PUT(e, "/* %s", sym_str(e->g, e->nd->path));
-    const char *gap = ": ";
+    const char *path = sym_str(e->g, e->nd->path), *gap = ", ";
+    PUT(e, "/* %s%s%s", comment_safe(e->g, path), *path ? ": " : "",
+        comment_safe(e->g, node_ops(e->g, e->node)));
     for (u32 i = 0; i < e->nrow; i++) {
         PUT(e, "%s%lld", gap, (long long)e->row[i].size);
         gap = " x ";
     }
-    PUT(e, "%s%lld elements\n", gap, (long long)e->n);
+    if (e->n > 1 || e->nrow) {
+        PUT(e, "%s%lld elements", gap, (long long)e->n);
+    }
+    PUT(e, "\n");
     for (const char *s = text_str(e->g->arena, &t); *s;) {
-        size_t n = strcspn(s, "\n");
-        PUT(e, " *     %.*s\n", (int)n, s);
+        int n = (int)strcspn(s, "\n");
+        PUT(e, " *     %s\n", comment_safe(e->g, arena_fmt(e->g->arena, "%.*s", n, s)));
         s += n + (s[n] == '\n');
     }
     PUT(e, " */\n");
 }
 
+/* Where a line of C may be broken to leave `room`: behind a comma or an operator. 0: nowhere. */
+static u32 break_at(const char *line, u32 room, u32 indent)
+{
+    for (u32 i = room; i-- > indent + 20;) {
+        if (line[i] == ' ' && strchr(",+-*/=?:<>&|", line[i - 1])) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+/* The text with its long lines broken; comments stay as they are. */
+static void wrapped_lines(Gen *e, const char *s)
+{
+    while (*s) {
+        u32 n = (u32)strcspn(s, "\n"), indent = (u32)strspn(s, " "), room = 100, cut;
+        bool code = s[indent] != '*' && s[indent] != '/';
+        for (u32 at = indent; code && n > room && (cut = break_at(s, room, at)) != 0; at = 0) {
+            PUT(e, "%.*s\n%*s", (int)cut, s, (int)indent + 4, "");
+            s += cut + 1;
+            n -= cut + 1;
+            room = 100 - indent - 4;
+        }
+        PUT(e, "%.*s%s", (int)n, s, s[n] ? "\n" : "");
+        s += n + (s[n] != 0);
+    }
+}
+
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
 {
     const Node *nd = &g->node.at[node];
-    Gen e = {.g = g, .node = node, .nd = nd, .name = name, .t = out};
+    Text text = {0};
+    Gen e = {.g = g, .node = node, .nd = nd, .name = name, .t = &text};
     loop_plan(&e);
     choose_names(&e);
     comment_print(&e);
@@ -1125,4 +1188,6 @@ void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
     }
     worker_print(&e);
     launcher_print(&e);
+    e.t = out;
+    wrapped_lines(&e, text_str(g->arena, &text));
 }

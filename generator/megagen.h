@@ -618,6 +618,7 @@ i32 body_fn_find(const char *name);                    /* -1 if unknown         
 f64 body_fn_eval(const BodyNode *n, f64 x, f64 z, f64 u); /* value of a pointwise function */
 bool body_reduces(u8 fn);                              /* sum, rowmax, rowmin, lse           */
 void body_print(Graph *g, const Body *b, Text *out);   /* statements, one a line            */
+const Sym *body_names(Graph *g, const Body *b);        /* what they are called there, by node; 0: inside another */
 /* Interpreter in f64 for tests: dense row-major arrays, size[i] of Body.dim i; attributes and scalars by
  * name through `lookup`. */
 void body_eval(Graph *g, const Body *b, const i64 *size, const f64 *const *in, f64 *const *out,
@@ -670,6 +671,7 @@ const char *node_weight(Graph *g, u32 node); /* of a matmul: the weight it reads
 const char *node_place(Graph *g, u32 node); /* "attn.wqkv", "ln_1": the weight of a product, else the module */
 const char *node_name(Graph *g, u32 node);  /* "attn_qkv_mm": what it computes where; not unique */
 Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
+const char *comment_safe(Graph *g, const char *s); /* no byte of s ends or opens a comment     */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */
 Sym local_name(Graph *g, const char *s);    /* the same for a function's own names, which may hide those of libc */
