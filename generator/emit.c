@@ -266,6 +266,10 @@ static void snap_funcs(Emit *e)
         snap_str(g, "name", sym_str(g, cf->name));
         snap_str(g, "type", sym_str(g, cf->type));
         snap_str(g, "title", cf->title);
+        snap_str(g, "what", cf->what);
+        snap_str(g, "layers", cf->layers);
+        snap_str(g, "loc", comment_safe(g, loc_text(g, cf->loc)));
+        snap_str(g, "cost", cf->flops > 0 ? amount(g, cf->flops, "FLOP") : "");
         snap_fields(g, cf);
         snap_lines(g, "decls", &cf->decl);
         u64 column = 40;
@@ -353,6 +357,30 @@ static void put_shape(Graph *g, Text *t, u32 *line, u32 value)
     text_put(g->arena, t, shape);
 }
 
+/* "[b=8 s=128 d=128] [d=128 f=384] -> [b=8 s=128 f=384]" on one line. */
+static const char *inst_shapes(Graph *g, const Inst *inst)
+{
+    const Node *n = &g->node.at[inst->node];
+    Text t = {0};
+    for (u32 i = 0; i < n->nin; i++)
+        text_fmt(g->arena, &t, "%s ", type_text(g, &g->value.at[g->arg.at[n->in + i]].type));
+    text_put(g->arena, &t, "->");
+    for (u32 i = 0; i < n->nout; i++)
+        text_fmt(g->arena, &t, " %s", type_text(g, &g->value.at[n->out + i].type));
+    if (is_op(g, inst->node, "accum") || is_op(g, inst->node, "write"))
+        text_fmt(g->arena, &t, " %s",
+                 type_text(g, &g->func.at[n->func].formal.at[n->formal - 1].type));
+    return text_str(g->arena, &t);
+}
+
+/* What report.md says of an instance. */
+static void snap_report(Graph *g, const Inst *inst)
+{
+    snap_str(g, "place", comment_safe(g, node_place(g, inst->node)));
+    snap_str(g, "work", comment_safe(g, node_ops(g, inst->node)));
+    snap_str(g, "shapes", comment_safe(g, inst_shapes(g, inst)));
+}
+
 /* "attn: matmul [b=8 s=128 d=128] [d=128 f=384] -> [b=8 s=128 f=384]" */
 static const char *inst_title(Graph *g, const Inst *inst)
 {
@@ -375,6 +403,7 @@ static void snap_instance(Graph *g, const Inst *inst)
     const Kern *k = &g->kern.at[inst->kern];
     snap_open(g, NULL);
     snap_str(g, "title", inst_title(g, inst));
+    snap_report(g, inst);
     snap_str(g, "loc", comment_safe(g, loc_text(g, g->node.at[inst->node].loc)));
     snap_str(g, "name", sym_str(g, inst->name));
     snap_str(g, "kernel", sym_str(g, k->name));
@@ -424,7 +453,7 @@ static void snap_rows(Emit *e)
         snap_open(g, NULL);
         snap_str(g, "text", arena_fmt(g->arena, "%.*s", (int)n, text));
         snap_str(g, "name", sym_str(g, g->inst.at[i].name));
-        snap_str(g, "title", inst_title(g, &g->inst.at[i]));
+        snap_report(g, &g->inst.at[i]);
         snap_int(g, "node", node + 1);
         snap_close(g);
     }

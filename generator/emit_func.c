@@ -694,8 +694,8 @@ static const char *layers_text(Graph *g, u32 func)
     }
     if (hi < 0)
         return "";
-    return lo == hi ? arena_fmt(g->arena, "   layer %d", lo)
-                    : arena_fmt(g->arena, "   layers %d..%d", lo, hi);
+    return lo == hi ? arena_fmt(g->arena, "layer %d", lo)
+                    : arena_fmt(g->arena, "layers %d..%d", lo, hi);
 }
 
 void emit_func(Emit *e, u32 func)
@@ -714,12 +714,15 @@ void emit_func(Emit *e, u32 func)
     print_nodes(&fn, &top);
     print_decls(&fn, &top, &cf.decl);
     cf.line = top.line;
-    const char *loc = loc_text(g, cf.loc);
+    const char *loc = loc_text(g, cf.loc), *name = sym_str(g, f->name);
+    cf.what =
+        comment_safe(g, arena_fmt(g->arena, "%.*s, %s", (int)(strlen(name) - role_len(g, func)),
+                                  name, roles[f->role].word));
+    cf.layers = layers_text(g, func);
     cf.title = comment_safe(
         g,
-        arena_fmt(g->arena, "%.*s, %s.%s%s%s%s",
-                  (int)(strlen(sym_str(g, f->name)) - role_len(g, func)), sym_str(g, f->name),
-                  roles[f->role].word, *loc ? "   " : "", loc, layers_text(g, func),
+        arena_fmt(g->arena, "%s.%s%s%s%s%s", cf.what, *loc ? "   " : "", loc,
+                  *cf.layers ? "   " : "", cf.layers,
                   cf.flops > 0 ? arena_fmt(g->arena, "   %s", amount(g, cf.flops, "FLOP")) : ""));
     vec_push(g->arena, &e->func, cf);
     e->cfunc[func] = e->func.n;

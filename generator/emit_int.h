@@ -31,9 +31,10 @@ typedef struct {
 
 typedef struct {
     u32 func;
-    Loc loc;           /* of the Func, else of its first node                             */
-    Sym name, type;    /* block_fwd, block_fwd_k                                          */
-    const char *title; /* for the comment above it                                        */
+    Loc loc;                   /* of the Func, else of its first node                             */
+    Sym name, type;            /* block_fwd, block_fwd_k                                          */
+    const char *title;         /* for the comment above it                                        */
+    const char *what, *layers; /* "block, forward"; "layers 0..3" or ""                       */
     VEC(Field) field;
     Lines decl, line;
     f64 flops; /* of one call                                                     */
