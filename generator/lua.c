@@ -37,12 +37,12 @@ static const char time_message[] =
 /* Instructions are counted by the hook, but a library call such as a pattern match is one
  * instruction. While a spec runs, a timer ends the process; there is nothing to clean up in the
  * child. */
-enum { CALL_SECONDS = 3 };
+enum { CALL_SECONDS = 2 };
 
 static void on_timer(int sig)
 {
     static const char text[] = "megagen: error[E0104]: the spec does not come to an end: a call of "
-                               "a library ran for more than 3 s\n";
+                               "a library ran for more than 2 s\n";
     (void)sig;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
         _exit(70);
