@@ -44,13 +44,20 @@ bool is_op(const Graph *g, u32 node, const char *name)
 
 /* ==== small texts ============================================================================= */
 
+/* Merged dims are called _m, _m.1. */
+static const char *dim_text(Graph *g, const Dim *d)
+{
+    const char *name = sym_str(g, d->name);
+    return name + (*name == '_');
+}
+
 const char *type_text(Graph *g, const Type *t)
 {
     Text s = {0};
     text_put(g->arena, &s, "[");
     for (u32 i = 0; i < t->rank; i++) {
         const Dim *d = &g->dim.at[t->dim[i]];
-        text_fmt(g->arena, &s, "%s%s=%lld", i ? " " : "", sym_str(g, d->name), (long long)d->size);
+        text_fmt(g->arena, &s, "%s%s=%lld", i ? " " : "", dim_text(g, d), (long long)d->size);
     }
     text_put(g->arena, &s, "]");
     return text_str(g->arena, &s);
@@ -387,7 +394,7 @@ static const char *shape_text(Graph *g, const Type *t, bool *seen)
     text_put(g->arena, &s, "[");
     for (u32 i = 0; i < t->rank; i++) {
         const Dim *d = &g->dim.at[t->dim[i]];
-        text_fmt(g->arena, &s, "%s%s", i ? " " : "", sym_str(g, d->name));
+        text_fmt(g->arena, &s, "%s%s", i ? " " : "", dim_text(g, d));
         if (!seen[t->dim[i]])
             text_fmt(g->arena, &s, "=%lld", (long long)d->size);
         seen[t->dim[i]] = true;
@@ -423,7 +430,7 @@ static void print_decls(Fn *fn, const Scope *sc, Lines *out)
         char *line = arena_fmt(g->arena, "%*s%-*s *%-*s = %s;", indent, "", type, d->type, name,
                                d->name, d->text);
         if (sc->depth) /* the template's margin, or behind it for all of them */
-            line = arena_fmt(g->arena, "%-*s", indent + type + 2 + name + 3 + text + 2, line);
+            line = arena_fmt(g->arena, "%-*s", indent + type + 2 + name + 3 + text + 1, line);
         vec_push(g->arena, out, (Line){line, comment_safe(g, shape), v->node ? v->node + 1 : 0});
     }
 }

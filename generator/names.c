@@ -230,7 +230,7 @@ static const char *product_value(Graph *g, u32 node)
     const char *name = product_base(g, node), *weight = node_weight(g, node);
     const char *last = weight ? last_part(weight) : name;
     last += weight && *last == 'w' && last[1];
-    return strlen(last) > 1 && ends_in(name, last) ? last : name;
+    return strlen(last) > 1 && ends_in(name, last) ? last : sym_str(g, local_name(g, name));
 }
 
 /* Inside a backward Func a save is called what the forward calls it. */
@@ -242,6 +242,25 @@ static const char *saved_word(Graph *g, u32 value, const char *other)
             return value_word(g, s->from_value);
     }
     return other;
+}
+
+/* Partial lines are called after the sum they are added to: ln_1_w_lines, count_lines. */
+static const char *lines_word(Graph *g, u32 value, const char *port)
+{
+    const Node *n = &g->node.at[g->value.at[value].node];
+    u64 len = strlen(port) - strlen("_lines");
+    for (u32 k = 0; k < n->nout; k++) {
+        const char *other = value_port(g, n->out + k);
+        if (strlen(other) != len || strncmp(other, port, len) != 0)
+            continue;
+        u32 sink = value_sink(g, n->out + k);
+        const char *sum = value_word(g, n->out + k);
+        if (sink)
+            sum = sym_str(g, g->func.at[n->func].formal.at[g->node.at[sink].formal - 1].name);
+        u64 m = strlen(sum) - (ends_in(sum, ".grad") ? strlen(".grad") : 0);
+        return sym_str(g, local_name(g, arena_fmt(g->arena, "%.*s_lines", (int)m, sum)));
+    }
+    return port;
 }
 
 const char *value_word(Graph *g, u32 value)
@@ -260,8 +279,9 @@ const char *value_word(Graph *g, u32 value)
     if (op_is(g, v->node, "matmul"))
         return product_value(g, v->node);
     const char *verb = node_ops(g, v->node), *port = value_port(g, value);
-    bool lines = ends_in(port, "_lines");
-    if (strlen(port) > 2 && !lines)
+    if (ends_in(port, "_lines"))
+        return lines_word(g, value, port);
+    if (strlen(port) > 2)
         return port;
     if (!strcmp(verb, "add_col")) /* a bias: the value stays what it was */
         return arena_fmt(g->arena, "%s_biased", value_word(g, g->arg.at[n->in]));
@@ -273,9 +293,7 @@ const char *value_word(Graph *g, u32 value)
     path = last_part(sym_str(g, n->path));
     if (*path && alone(g, v->node))
         verb = path;
-    if (lines && strlen(port) == strlen("y_lines"))
-        port = "lines";
-    return lines || (back && !v->path) ? arena_fmt(g->arena, "%s_%s", verb, port) : verb;
+    return back && !v->path ? arena_fmt(g->arena, "%s_%s", verb, port) : verb;
 }
 
 /* The gradient of a sum is that of its operands: dqkv, with or without bias. */

@@ -7,7 +7,7 @@
  * too.
  *
  * An instance is named after its first user: module path, then what it computes there (_fwd, _bwd;
- * for the matmuls _mm, _dx, _dw); a generated one that several modules use, after its work alone.
+ * for the matmuls _mm, _dx, _dw); one that several modules use, after its work alone.
  * Names are C identifiers and differ from each other.
  *
  * needs: fused nodes, resolved views.
@@ -180,24 +180,42 @@ static Sym unique_name(Graph *g, u32 node, const char *want)
     return name;
 }
 
-/* Do nodes of different modules use the instance? */
-static bool shared(const Graph *g, u32 inst)
+/* Do nodes with other names use the instance, too? */
+static bool shared(Graph *g, u32 inst)
 {
-    Sym path = g->node.at[g->inst.at[inst].node].path;
+    const char *name = node_name(g, g->inst.at[inst].node);
     for (u32 i = 1; i < g->node.n; i++) {
         const Node *n = &g->node.at[i];
-        if (n->kern == inst && !n->dead && n->path != path)
+        if (n->kern == inst && !n->dead && strcmp(node_name(g, i), name) != 0)
             return true;
     }
     return false;
+}
+
+static const char *constant(Graph *g, const Inst *inst, const char *key)
+{
+    for (u32 i = 0; i < inst->key.n; i++) {
+        if (!strcmp(sym_str(g, inst->key.at[i]), key))
+            return sym_str(g, inst->value.at[i]);
+    }
+    return "n";
+}
+
+/* A shared instance is called after its work alone: rmsnorm, matmul_1024x384x128 (M N K). */
+static const char *work_name(Graph *g, u32 inst)
+{
+    const Inst *p = &g->inst.at[inst];
+    if (!op_is(g, p->node, "matmul"))
+        return node_ops(g, p->node);
+    return arena_fmt(g->arena, "matmul_%sx%sx%s", constant(g, p, "M"), constant(g, p, "N"),
+                     constant(g, p, "K"));
 }
 
 static void name_instances(Graph *g)
 {
     for (u32 i = 1; i < g->inst.n; i++) {
         u32 node = g->inst.at[i].node;
-        bool work = !g->inst.at[i].kern && shared(g, i);
-        Sym name = unique_name(g, node, work ? node_ops(g, node) : node_name(g, node));
+        Sym name = unique_name(g, node, shared(g, i) ? work_name(g, i) : node_name(g, node));
         g->inst.at[i].name = name;
     }
 }

@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- arena ----------------------------------------------------------------------------------- */
 
@@ -340,7 +341,8 @@ int file_write_changed(const char *path, const void *data, u64 n)
         return 0;
     }
     char temp[4096];
-    int len = snprintf(temp, sizeof temp, "%s.tmp", path);
+    int len =
+        snprintf(temp, sizeof temp, "%s.%d.tmp", path, (int)getpid()); /* two may run at once */
     if (len < 0 || (u64)len >= sizeof temp) {
         return -ENAMETOOLONG;
     }

@@ -4,6 +4,7 @@
 #   (none)                           accepted by parser and verify; what is printed parses and prints to itself
 #   ; test: run FROM..TO             passes to run on it before the checks below; default none
 #   ; test: count N WORD             the word occurs N times in the printed program (comments left out)
+#   ; test: expect FUNC row N, map M of its fused nodes, N reduce along a row and M do not
 #   ; test: has TEXT                 the printed program contains the text (blanks squeezed); `hasnt` is the opposite
 #   ; test: refused TEXT             parser or verify or the passes refuse it, and the message contains the text
 #   ; test: mutate SED => TEXT       the program changed by the sed command is refused with the text
@@ -20,6 +21,8 @@ fail() {
 directive() { sed -n "s/^; test: *$1\( \|$\) *//p" "$file"; }
 show() { timeout 20 "$MEGAGEN" show "$@"; }
 squeeze() { sed -e 's/;.*//' "$1" | tr -s ' \t' ' '; }
+
+. tests/lib/kinds.sh
 
 passes=$(directive run)
 refused=$(directive refused)
@@ -42,6 +45,11 @@ while read -r n word; do
     got=$(grep -ow -- "$word" "$out.flat" | wc -l)
     [ "$got" = "$n" ] || fail "expected $n $word, printed $got"
 done < <(directive count)
+while IFS= read -r text; do
+    [ -n "$text" ] || continue
+    got=$(kinds "$out.mg" "${text%% *}")
+    [ "$got" = "${text#* }" ] || fail "expected ${text#* } in ${text%% *}, printed $got"
+done < <(directive expect)
 while IFS= read -r text; do
     grep -qF -- "$text" "$out.flat" || fail "not in the printed program: $text"
 done < <(directive has)
