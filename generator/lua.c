@@ -25,6 +25,7 @@
 enum {
     MEMORY_MAX = 192 << 20, /* bytes of Lua objects                                           */
     HOOK_COUNT = 100000,    /* instructions between two looks at the budget                   */
+    GRAPH_MAX = 96 << 20,   /* bytes of nodes and values that a spec makes                    */
     BUDGET = 3000,          /* looks: 3e8 instructions, a few seconds                         */
     SPEC_BYTES_MAX = 1 << 20,
 };
@@ -32,30 +33,23 @@ enum { CODE_LUA = 100, CODE_READ = 101, CODE_TIME = 104, CODE_MEMORY = 105, CODE
 
 static const char time_message[] =
     "the spec does not come to an end: stopped after 3e8 instructions";
+static const char graph_message[] = "the spec makes more than 96 MiB of nodes";
 #define LIB "megagen.lib"
 
 /* Instructions are counted by the hook, but a library call such as a pattern match is one
- * instruction. While a spec runs, a timer ends the process; there is nothing to clean up in the
- * child. */
-enum { CALL_SECONDS = 2 };
+ * instruction. While code of a spec may run, a timer of processor time ends the process; there is
+ * nothing to clean up in the child. What is left of it is kept from one stretch to the next. */
+enum { LUA_SECONDS = 2 };
 
 static void on_timer(int sig)
 {
-    static const char text[] = "megagen: error[E0104]: the spec does not come to an end: a call of "
-                               "a library ran for more than 2 s\n";
+    static const char text[] =
+        "megagen: error[E0104]: the spec does not come to an end: stopped after 2 s\n";
     (void)sig;
     if (write(STDERR_FILENO, text, sizeof text - 1) < 0) {
         _exit(70);
     }
     _exit(1);
-}
-
-static void timer_set(int seconds)
-{
-    struct sigaction act = {.sa_handler = on_timer};
-    struct itimerval time = {.it_value = {.tv_sec = seconds}};
-    sigaction(SIGPROF, &act, NULL);
-    setitimer(ITIMER_PROF, &time, NULL);
 }
 
 /* What belongs to a state beside its stack: where new nodes go, and the limits. */
@@ -64,10 +58,12 @@ typedef struct {
     lua_State *L;
     u64 used;
     i32 looks;
-    u32 func;       /* Func that nodes are added to                                       */
-    Sym path;       /* module path of the code that runs                                  */
-    Loc loc;        /* its place in the spec                                              */
-    char file[512]; /* where the memory ran out                                           */
+    u64 graph;             /* bytes of g->arena before the spec                                  */
+    struct itimerval left; /* processor time that its code may still use                         */
+    u32 func;              /* Func that nodes are added to                                       */
+    Sym path;              /* module path of the code that runs                                  */
+    Loc loc;               /* its place in the spec                                              */
+    char file[512];        /* where the memory ran out                                           */
     i32 line;
 } Door;
 
@@ -114,8 +110,12 @@ static void *limited_alloc(void *ud, void *ptr, size_t old, size_t want)
 static void hook(lua_State *L, lua_Debug *ar)
 {
     (void)ar;
-    if (--door(L)->looks <= 0) {
+    Door *d = door(L);
+    if (--d->looks <= 0) {
         luaL_error(L, "%s", time_message);
+    }
+    if (arena_bytes(d->g->arena) > d->graph + GRAPH_MAX) {
+        luaL_error(L, "%s", graph_message);
     }
 }
 
@@ -169,6 +169,18 @@ void lua_call_checked(Graph *g, int nargs, int nresults, u32 code)
     }
     fail(g, (Loc){0}, code, "%s",
          lua_isstring(L, -1) ? lua_tostring(L, -1) : "error without a message");
+}
+
+/* The same where code of a spec may run. */
+static void call_spec(Graph *g, int nargs, int nresults, u32 code)
+{
+    Door *d = door(g->lua);
+    struct itimerval none = {.it_value = {0}};
+    struct sigaction act = {.sa_handler = on_timer};
+    sigaction(SIGPROF, &act, NULL);
+    setitimer(ITIMER_PROF, &d->left, NULL);
+    lua_call_checked(g, nargs, nresults, code);
+    setitimer(ITIMER_PROF, &none, &d->left);
 }
 
 /* ==== arguments =============================================================================== */
@@ -900,6 +912,8 @@ static int open_libs(lua_State *L)
     luaL_newlib(L, core_funcs);
     lua_pushstring(L, time_message);
     lua_setfield(L, -2, "time_message");
+    lua_pushstring(L, graph_message);
+    lua_setfield(L, -2, "graph_message");
     lua_setfield(L, LUA_REGISTRYINDEX, "megagen.core");
     return 0;
 }
@@ -944,6 +958,8 @@ void lua_open(Graph *g)
     lua_sethook(L, hook, LUA_MASKCOUNT, HOOK_COUNT);
     push_lib(L, "open");
     lua_call_checked(g, 0, 0, CODE_INTERNAL);
+    d->graph = arena_bytes(g->arena);
+    d->left.it_value.tv_sec = LUA_SECONDS;
 }
 
 void lua_load_spec(Graph *g, const char *spec, int noverride, char **override)
@@ -956,18 +972,14 @@ void lua_load_spec(Graph *g, const char *spec, int noverride, char **override)
         lua_pushstring(L, override[i]);
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
-    timer_set(CALL_SECONDS);
-    lua_call_checked(g, 2, 0, CODE_LUA);
-    timer_set(0);
+    call_spec(g, 2, 0, CODE_LUA);
 }
 
 /* Chain "fwd" with one Func a call; pass_expand shares the equal ones. */
 void lua_trace(Graph *g)
 {
-    timer_set(CALL_SECONDS);
     push_lib(g->lua, "trace");
-    lua_call_checked(g, 0, 0, CODE_LUA);
-    timer_set(0);
+    call_spec(g, 0, 0, CODE_LUA);
     door(g->lua)->func = 0;
 }
 
@@ -1035,7 +1047,7 @@ void lua_rule_vjp(Graph *g, u32 node, u32 func, const u32 *value_map, const u32 
     push_values(L, out, n.nout);
     push_values(L, cotangent, n.nout);
     push_attrs(g, L, &n);
-    lua_call_checked(g, 5, 1, CODE_INTERNAL);
+    call_spec(g, 5, 1, CODE_LUA);
     for (u32 i = 0; i < n.nin; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
         lua_Integer v = lua_tointeger(L, -1);
@@ -1070,7 +1082,7 @@ f64 lua_flops(Graph *g, u32 node)
         lua_rawseti(L, -2, (lua_Integer)i + 1);
     }
     push_attrs(g, L, n);
-    lua_call_checked(g, 4, 1, CODE_INTERNAL);
+    call_spec(g, 4, 1, CODE_LUA);
     f64 flops = lua_tonumber(L, -1);
     lua_pop(L, 1);
     return flops;

@@ -39,6 +39,7 @@ enum { RANK_MAX = 8, ATOM_MAX = 8 };
 Arena *arena_new(void);
 void arena_free(Arena *a);
 void *arena_alloc(Arena *a, u64 bytes);      /* zeroed, 16-byte aligned, never NULL            */
+u64 arena_bytes(const Arena *a);             /* taken from the system so far                   */
 char *arena_fmt(Arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A growable array in an arena: { at, n, cap }. Growing moves it; the hostile build (-DMG_HOSTILE)

@@ -30,6 +30,7 @@ struct Chunk {
 
 struct Arena {
     Chunk head; /* of a ring of chunks; head.prev is the one that is being filled           */
+    u64 bytes;  /* of all its chunks                                                        */
 };
 
 enum { ALIGN = 16, HEADER = (sizeof(Chunk) + ALIGN - 1) / ALIGN * ALIGN, CHUNK = 1 << 18 };
@@ -72,6 +73,7 @@ static Chunk *chunk_new(Arena *a, u64 size)
     c->prev = a->head.prev;
     c->next = &a->head;
     c->prev->next = a->head.prev = c;
+    a->bytes += size;
     return c;
 }
 
@@ -91,6 +93,11 @@ void *arena_alloc(Arena *a, u64 bytes)
     c->used += bytes;
     return p;
 #endif
+}
+
+u64 arena_bytes(const Arena *a)
+{
+    return a->bytes;
 }
 
 char *arena_fmt(Arena *a, const char *fmt, ...)
@@ -116,6 +123,7 @@ static void move(Arena *a, void **at, u64 old_bytes, u64 new_bytes)
         memcpy(p, *at, old_bytes);
 #ifdef MG_HOSTILE
         memset(*at, 0xDB, old_bytes);
+        a->bytes -= ((Chunk *)((char *)*at - HEADER))->size;
         chunk_free((Chunk *)((char *)*at - HEADER));
 #endif
     }

@@ -240,6 +240,7 @@ end
 
 -- What lua_call_checked calls with an error value that is not ours: finds the user's line.
 function diag.on_error(msg)
+  if type(msg) ~= "string" and type(msg) ~= "number" then msg = "error: a " .. type(msg) .. " value" end
   msg = tostring(msg)
   local text = msg:match "^[^\n]-:%d+: (.*)$" or msg
   local where = msg:match "^([^\n]-):%d+: "
@@ -254,9 +255,13 @@ function diag.on_error(msg)
     level = level + 1
   end
   if text == core.time_message then return { code = 104, msg = text, loc = loc or {} } end
-  if where and lib.is_lib["@" .. where] then
+  -- What the prelude passes on to Lua's own functions, and a recursion that happens to end in ours, is the spec's mistake.
+  local users = loc and (where == "generator/lib/prelude.lua" and text:find "format" or text == "stack overflow")
+  if text == core.graph_message then return { code = 105, msg = text, loc = loc or {} } end
+  if where and lib.is_lib["@" .. where] and not users then
     return { code = 199, msg = "internal: " .. debug.traceback(msg, 2), loc = loc or {} }
   end
+  text = text:gsub("string_format", "format")
   local near = text:match "field '([%w_]+)'" or text:match "global '([%w_]+)'" or text:match "local '([%w_]+)'"
     or text:match "upvalue '([%w_]+)'" or text:match "method '([%w_]+)'"
   if loc and near then loc = diag.find_name(loc, near) end

@@ -173,11 +173,25 @@ end
 -- "d f=1024 e" -> dim ids. A name without a size is a dim that the layer has seen.
 local function parse_dims(text, what)
   local out = {}
-  if type(text) == "table" then return text end
+  if type(text) == "table" then
+    for i, d in ipairs(text) do
+      if math.type(d) ~= "integer" or not pcall(ops.dim_name, d) then
+        diag.fail(diag.here "weight", 317, ("%s: item %d of its dims is not a dim of a value, such as x.dims[1]"):format(what, i))
+      end
+    end
+    return text
+  end
+  if type(text) ~= "string" then
+    diag.fail(diag.here "weight", 202, ("%s: its dims are text such as \"d f=1024\", or a table of dims, not a %s"):format(what, type(text)))
+  end
   for part in text:gmatch "%S+" do
     local name, size = part:match "^([%a_][%w_]*)=(%d+)$"
     if name then
-      out[#out + 1] = core.dim(name, math.tointeger(tonumber(size)))
+      local n = math.tointeger(tonumber(size))
+      if not n or n < 1 or n > 0x7fffffff then
+        diag.fail(diag.here "weight", 203, ("%s: the size %s of dim '%s' is not in 1 .. 2147483647"):format(what, size, name))
+      end
+      out[#out + 1] = core.dim(name, n)
       T.scope[name] = out[#out]
     else
       local dim = T.scope[part]
@@ -253,6 +267,26 @@ end
 
 module.read_var = read_var
 
+local inits <const> = { zero = true, one = true, const = true, normal = true, uniform = true }
+
+-- The init of a weight as a table { kind, a, b } of a known kind and finite numbers.
+local function check_init(init, what)
+  if init == nil then return { kind = "normal", a = 0.0, b = 0.02 } end
+  if type(init) == "number" then init = { kind = "normal", a = 0.0, b = init + 0.0 } end
+  if type(init) == "string" then init = { kind = init } end
+  if type(init) ~= "table" or not inits[init.kind] then
+    diag.fail(diag.here "weight", 205, ("%s: its init is a standard deviation, \"zero\", \"one\", or { kind = \"normal\" | \"uniform\" | \"const\", a =, b = }")
+      :format(what))
+  end
+  for _, k in ipairs { "a", "b" } do
+    local x = init[k]
+    if x ~= nil and (type(x) ~= "number" or x ~= x or math.abs(x) == math.huge) then
+      diag.fail(diag.here "weight", 202, ("%s: %s of its init must be a finite number"):format(what, k))
+    end
+  end
+  return init
+end
+
 -- mg.weight(name, dims, init, opts): a parameter. init: "zero", "one", a number (standard deviation) or a table
 -- { kind = "normal" | "uniform" | "const", a =, b = }. The same name twice is one weight; "/name" is a name of its own,
 -- shared by all layers. opts.decay: whether weight decay applies (default: two or more dims).
@@ -263,9 +297,8 @@ function module.weight(name, dims, init, opts)
   end
   local ids = parse_dims(dims, "weight '" .. name .. "'")
   local full = name:sub(1, 1) == "/" and name:sub(2) or (#T.path > 0 and path_str() .. "." or "") .. name
-  if type(init) == "number" then init = { kind = "normal", a = 0.0, b = init + 0.0 } end
-  if type(init) == "string" then init = { kind = init } end
-  init = init or { kind = "normal", a = 0.0, b = 0.02 }
+  init = check_init(init, "weight '" .. name .. "'")
+  if opts ~= nil and type(opts) ~= "table" then diag.fail(diag.here "weight", 202, "mg.weight: the fourth argument is a table such as { decay = false }") end
   local decay = #ids >= 2
   if opts and opts.decay ~= nil then decay = opts.decay end
   declare_var(full, "f", ids, "weight", { kind = init.kind, a = init.a, b = init.b, group = decay and "decay" or "plain", frozen = frozen(full) })

@@ -124,7 +124,7 @@ local function world_for(base)
 end
 
 -- require: "megagen", or a spec beside this one, or one of the ready specs. Each file runs once.
-local base, required, stack = make_world(), {}, {}
+local base, required, stack, main = make_world(), {}, {}, ""
 
 function lib.running() return stack[#stack] end
 
@@ -142,7 +142,7 @@ local function run_file(path, text)
 end
 
 local function find_spec(name)
-  local dir = stack[#stack]:match "^(.*/)" or ""
+  local dir = (stack[#stack] or main):match "^(.*/)" or "" -- a forward function runs after its file has ended
   local path = dir .. name .. ".lua"
   local text = core.read_spec(path)
   if text then return path, text end
@@ -171,6 +171,7 @@ end
 function lib.run_spec(path)
   local text, why = core.read_spec(path)
   if not text then diag.fail({ file = path }, 101, why) end
+  main = path
   return run_file(path, text)
 end
 

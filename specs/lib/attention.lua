@@ -16,6 +16,8 @@ local rope_rows <const> = {
 }
 lib.catalog.rope = rope_rows
 
+local ROTARY_MAX <const> = 480 -- a table keeps its frequencies as attributes of one variable
+
 -- Angular frequency of each pair of a head of size e, and the factor of cos and sin.
 local function frequencies(o, e)
   local freq, scale = {}, 1.0
@@ -94,8 +96,15 @@ local function check(l, cfg, loc)
   end
 end
 
+local function rotary(cfg, e, l)
+  if cfg.rope and e > ROTARY_MAX then
+    diag.fail(l.loc, 311, ("attention: rotary positions work up to a head size of %d, not %d"):format(ROTARY_MAX, e))
+  end
+  return e
+end
+
 local function head_dim(cfg, d, l)
-  if cfg.head_dim then return cfg.head_dim end
+  if cfg.head_dim then return rotary(cfg, cfg.head_dim, l) end
   if d % cfg.heads ~= 0 then
     diag.fail(diag.find_key(l.loc, "heads", true), 311, ("attention: dim %d over %d heads leaves %d\nhelp: give head_dim"):format(d, cfg.heads, d % cfg.heads))
   end
@@ -103,7 +112,7 @@ local function head_dim(cfg, d, l)
   if cfg.rope and e % 2 ~= 0 then
     diag.fail(l.loc, 311, ("attention: rotary positions need an even head size; dim %d over %d heads is %d"):format(d, cfg.heads, e))
   end
-  return e
+  return rotary(cfg, e, l)
 end
 
 local function norm(x, name, cfg)
