@@ -124,6 +124,11 @@ static const char *node_note(Fn *fn, u32 node)
 
 static bool in_use(const Fn *fn, Sym name)
 {
+    static const char *const own[] = {"c", "k", "i", "j", "i2", "j2"};
+    for (u32 i = 0; i < sizeof own / sizeof *own; i++) {
+        if (!strcmp(own[i], sym_str(fn->g, name)))
+            return true;
+    }
     for (u32 i = 0; i < fn->used.n; i++) {
         if (fn->used.at[i] == name)
             return true;
@@ -626,10 +631,13 @@ static void print_node(Fn *fn, Scope *sc, u32 node)
     const Node *n = &g->node.at[node];
     if (n->dead || (g->op.at[n->op].flags & OF_VIEW) || (!n->kern && !is_op(g, node, "loop")))
         return;
-    assert(n->when != WHEN_LAST_MICRO &&
-           "one rank has no work that only the last micro batch does");
-    if (n->when == WHEN_FIRST_MICRO) {
-        char *head = arena_fmt(g->arena, "%sif (c->scalar.micro == 0) {", indent(g, sc));
+    static const char *const when[] = {
+        [WHEN_FIRST_MICRO] = "c->scalar.micro == 0",
+        [WHEN_LAST_MICRO] = "c->scalar.micro + 1 == c->scalar.micros",
+    };
+    bool guarded = n->when != WHEN_ALWAYS;
+    if (guarded) {
+        char *head = arena_fmt(g->arena, "%sif (%s) {", indent(g, sc), when[n->when]);
         vec_push(g->arena, &sc->line, (Line){head, "", node + 1});
         sc->depth++;
     }
@@ -637,7 +645,7 @@ static void print_node(Fn *fn, Scope *sc, u32 node)
         print_loop(fn, sc, node);
     else
         print_call(fn, sc, node);
-    if (g->node.at[node].when == WHEN_FIRST_MICRO) {
+    if (guarded) {
         sc->depth--;
         vec_push(g->arena, &sc->line,
                  (Line){arena_fmt(g->arena, "%s}", indent(g, sc)), "", node + 1});
@@ -785,6 +793,7 @@ const char *func_prototype(Graph *g, const Inst *inst)
     const Node *n = &g->node.at[inst->node];
     bool accum = is_op(g, inst->node, "accum");
     Proto p = {.g = g};
+    vec_push(g->arena, &p.used, sym(g, "c"));
     text_fmt(g->arena, &p.text, "void %s(mg_ctx *c", sym_str(g, inst->name));
     if (accum || is_op(g, inst->node, "write"))
         put_param(&p, "", g->func.at[n->func].formal.at[n->formal - 1].type.dtype, "to");

@@ -336,7 +336,7 @@ const char *loop_ctype(u8 dtype)
 {
     static const char *const names[DT_COUNT] = {[DT_F64] = "double",
                                                 [DT_F32] = "float",
-                                                [DT_BF16] = "uint16_t",
+                                                [DT_BF16] = "bf16",
                                                 [DT_I64] = "int64_t",
                                                 [DT_I32] = "int32_t"};
     return dtype < DT_COUNT ? names[dtype] : NULL;

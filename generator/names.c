@@ -13,23 +13,22 @@ static bool op_is(const Graph *g, u32 node, const char *name)
     return !strcmp(sym_str(g, g->op.at[g->node.at[node].op].name), name);
 }
 
-/* C words that a module path could spell, macros of compilers, and what generated functions call
- * their own. */
+/* C words that a module path could spell, and macros of compilers. */
 static const char *const word[] = {
-    "auto",     "break",  "case",   "char",     "const",   "continue", "default",  "do",
-    "double",   "else",   "enum",   "extern",   "float",   "for",      "goto",     "if",
-    "inline",   "int",    "long",   "register", "return",  "restrict", "short",    "signed",
-    "sizeof",   "static", "struct", "switch",   "typedef", "union",    "unsigned", "void",
-    "volatile", "while",  "main",   "asm",      "typeof",  "linux",    "unix",     "bf16",
-    "f16",      "e4m3",   "e5m2",   "c",        "k",       "i",        "j",
+    "auto",   "break",    "case",   "char",     "const", "continue", "default", "do",     "double",
+    "else",   "enum",     "extern", "float",    "for",   "goto",     "if",      "inline", "int",
+    "long",   "register", "return", "restrict", "short", "signed",   "sizeof",  "static", "struct",
+    "switch", "typedef",  "union",  "unsigned", "void",  "volatile", "while",   "main",   "asm",
+    "typeof", "linux",    "unix",   "bf16",     "f16",   "e4m3",     "e5m2",
 };
 
 /* Taken at file scope only: functions of C, and what model.c calls its tables and chains. */
 static const char *const global[] = {
-    "fwd",   "bwd",   "upd", "eval",  "logits", "var",  "io",    "key",  "model", "region",
-    "l",     "abs",   "exp", "log",   "sqrt",   "sin",  "cos",   "tanh", "erf",   "floor",
-    "fma",   "index", "pow", "round", "signal", "read", "write", "time", "free",  "malloc",
-    "gamma", "y0",    "y1",  "j0",    "j1",     "yn",   "jn",
+    "c",     "k",      "i",    "j",     "fwd",    "bwd",   "upd",    "eval",  "logits",
+    "var",   "io",     "key",  "model", "region", "l",     "abs",    "exp",   "log",
+    "sqrt",  "sin",    "cos",  "tanh",  "erf",    "floor", "fma",    "index", "pow",
+    "round", "signal", "read", "write", "time",   "free",  "malloc", "gamma", "y0",
+    "y1",    "j0",     "j1",   "yn",    "jn",
 };
 
 static bool listed(const char *name, const char *const *list, u64 n)

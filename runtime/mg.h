@@ -134,6 +134,7 @@ typedef struct {
     uint64_t seed;  /* of dropout                                                               */
     int64_t sample; /* global index in this run of the micro batch's first row                  */
     int32_t micro;  /* index of this micro batch in the step, 0-based                           */
+    int32_t micros; /* micro batches of the step                                                */
     int32_t pos;    /* logits(): position in the row                                            */
 } mg_scalar;
 

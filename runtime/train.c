@@ -94,6 +94,7 @@ static void micro_run(mg_run *r, int64_t mb, int64_t all)
     int64_t at = mb * r->m->micro * r->m->seq;
     mg_scalar *s = &r->c.scalar;
     s->micro = (int32_t)mb;
+    s->micros = (int32_t)r->micros;
     s->sample = (int64_t)(r->overfit ? 0 : r->samples) + mb * r->m->micro;
     s->gscale = loss_weight(r, all, r->row_targets + at);
     batch_put(r, r->row_tokens + at, r->row_targets + at);

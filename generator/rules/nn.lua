@@ -57,9 +57,9 @@ op "reglu"  { doc = "relu(g) * u", sig = "g[..], u[..] -> y[..]", body = "y = ma
 op "glu"    { doc = "sigmoid(g) * u", sig = "g[..], u[..] -> y[..]", body = "y = sigmoid(g) * u" }
 
 op "rope" {
-  doc = "rotary positions on the two halves of each head; c and n are cos and sin tables (Su et al. 2021)",
-  sig = "x1[b s .. h], x2[b s .. h], c[s h]:f32, n[s h]:f32 -> y1[b s .. h], y2[b s .. h]",
-  body = "y1 = x1 * c - x2 * n; y2 = x2 * c + x1 * n",
+  doc = "rotary positions on the two halves of each head; cs and sn are tables of cos and sin (Su et al. 2021)",
+  sig = "x1[b s .. h], x2[b s .. h], cs[s h]:f32, sn[s h]:f32 -> y1[b s .. h], y2[b s .. h]",
+  body = "y1 = x1 * cs - x2 * sn; y2 = x2 * cs + x1 * sn",
   inplace = { "y1", "x1", "y2", "x2" },
 }
 

@@ -24,6 +24,7 @@
 
 #define MGK static inline __attribute__((always_inline, unused))
 
+typedef uint16_t bf16; /* as in pack.h: the upper half of a float */
 typedef float f32v __attribute__((vector_size(64), may_alias));
 typedef int32_t i32v __attribute__((vector_size(64), may_alias));
 typedef uint32_t u32v __attribute__((vector_size(64), may_alias));

@@ -174,7 +174,7 @@ void embed_add_col(mg_ctx *c, float *y, const float *x, const float *b);
 void layernorm(mg_ctx *c, float *y, const float *x, const float *w, const float *b);
 void attn_qkv_mm(mg_ctx *c, float *C, const float *A, const float *B);
 void attn_add_col(mg_ctx *c, float *y, const float *x, const float *b);
-void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k_, const float *v);
+void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k, const float *v);
 void attn_o_mm(mg_ctx *c, float *C, const float *A, const float *B);
 void ln_2_add_col_dropout_layernorm(mg_ctx *c, float *z, float *y, const float *x, const float *b,
     const float *x2, const float *w, const float *b2, uint32_t site);
@@ -207,7 +207,7 @@ void ln_2_layernorm_bwd(mg_ctx *c, float *y, float *dw, float *db, float *z, flo
 void mlp_up_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
 void attn_o_dx(mg_ctx *c, float *C, const float *A, const float *B);
 void attn_o_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k_,
+void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k,
     const float *v, const float *o, const float *lse, const float *do_);
 void attn_add_col_bwd(mg_ctx *c, float *db, float *db_lines, const float *dy);
 void attn_accum(mg_ctx *c, float *to, const float *x, int beta);

@@ -79,14 +79,14 @@ static void layernorm_part(void *arg, int part)
         f32v t2_v = f32_set(0);
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
-            const f32v c_ = x_i - m;
-            t2_v += c_ * c_;
+            const f32v c_i = x_i - m;
+            t2_v += c_i * c_i;
         }
         {
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
-            const f32v c_ = x_i - m;
-            t2_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
+            const f32v c_i = x_i - m;
+            t2_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
         }
         const float t2 = f32_sum(t2_v);
         const float r = f32_rsqrt1(t2 / 24.0f + 1e-05f);
@@ -94,8 +94,8 @@ static void layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
             const f32v b_i = f32_ld(b + i);
-            const f32v c_ = x_i - m;
-            const f32v y_i = c_ * r * w_i + b_i;
+            const f32v c_i = x_i - m;
+            const f32v y_i = c_i * r * w_i + b_i;
             f32_st(y + i, y_i);
         }
         {
@@ -103,8 +103,8 @@ static void layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b_i = f32_ld_n(b + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v y_i = c_ * r * w_i + b_i;
+            const f32v c_i = x_i - m;
+            const f32v y_i = c_i * r * w_i + b_i;
             f32_st_n(y + i, y_i, 8);
         }
     }
@@ -227,8 +227,8 @@ static void ln_2_add_col_dropout_layernorm_part(void *arg, int part)
             const f32v y_2 = f32_sel(f32_unit(rand) < 0.1f, f32_set(0.0f), y_1 * 1.11111111f);
             const f32v x2_i = f32_ld(x2 + i);
             const f32v z_i = x2_i + y_2;
-            const f32v c_ = z_i - m;
-            t4_v += c_ * c_;
+            const f32v c_i = z_i - m;
+            t4_v += c_i * c_i;
         }
         {
             const int64_t i = 16;
@@ -240,8 +240,8 @@ static void ln_2_add_col_dropout_layernorm_part(void *arg, int part)
             const f32v y_2 = f32_sel(f32_unit(rand) < 0.1f, f32_set(0.0f), y_1 * 1.11111111f);
             const f32v x2_i = f32_ld_n(x2 + i, 8);
             const f32v z_i = x2_i + y_2;
-            const f32v c_ = z_i - m;
-            t4_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
+            const f32v c_i = z_i - m;
+            t4_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
         }
         const float t4 = f32_sum(t4_v);
         const float r = f32_rsqrt1(t4 / 24.0f + 1e-05f);
@@ -256,8 +256,8 @@ static void ln_2_add_col_dropout_layernorm_part(void *arg, int part)
             const f32v z_i = x2_i + y_2;
             const f32v w_i = f32_ld(w + i);
             const f32v b2_i = f32_ld(b2 + i);
-            const f32v c_ = z_i - m;
-            const f32v y_i = c_ * r * w_i + b2_i;
+            const f32v c_i = z_i - m;
+            const f32v y_i = c_i * r * w_i + b2_i;
             f32_st(z + i, z_i);
             f32_st(y + i, y_i);
         }
@@ -273,8 +273,8 @@ static void ln_2_add_col_dropout_layernorm_part(void *arg, int part)
             const f32v z_i = x2_i + y_2;
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b2_i = f32_ld_n(b2 + i, 8);
-            const f32v c_ = z_i - m;
-            const f32v y_i = c_ * r * w_i + b2_i;
+            const f32v c_i = z_i - m;
+            const f32v y_i = c_i * r * w_i + b2_i;
             f32_st_n(z + i, z_i, 8);
             f32_st_n(y + i, y_i, 8);
         }
@@ -417,14 +417,14 @@ static void ln_f_layernorm_part(void *arg, int part)
         f32v t2_v = f32_set(0);
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
-            const f32v c_ = x_i - m_0;
-            t2_v += c_ * c_;
+            const f32v c_i = x_i - m_0;
+            t2_v += c_i * c_i;
         }
         {
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
-            const f32v c_ = x_i - m_0;
-            t2_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
+            const f32v c_i = x_i - m_0;
+            t2_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
         }
         const float t2 = f32_sum(t2_v);
         const float r_0 = f32_rsqrt1(t2 / 24.0f + 1e-05f);
@@ -432,8 +432,8 @@ static void ln_f_layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
             const f32v b_i = f32_ld(b + i);
-            const f32v c_ = x_i - m_0;
-            const f32v y_i = c_ * r_0 * w_i + b_i;
+            const f32v c_i = x_i - m_0;
+            const f32v y_i = c_i * r_0 * w_i + b_i;
             f32_st(y + i, y_i);
         }
         {
@@ -441,8 +441,8 @@ static void ln_f_layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b_i = f32_ld_n(b + i, 8);
-            const f32v c_ = x_i - m_0;
-            const f32v y_i = c_ * r_0 * w_i + b_i;
+            const f32v c_i = x_i - m_0;
+            const f32v y_i = c_i * r_0 * w_i + b_i;
             f32_st_n(y + i, y_i, 8);
         }
         *m = m_0;
@@ -543,11 +543,11 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t1 = dy_i * w_i;
-            const f32v t = dy_i * (c_ * r_0);
-            dr_v += t1 * c_;
+            const f32v t = dy_i * (c_i * r_0);
+            dr_v += t1 * c_i;
             f32_st(dw_lines + i, f32_ld(dw_lines + i) + t);
             f32_st(db_lines + i, f32_ld(db_lines + i) + dy_i);
         }
@@ -555,11 +555,11 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t1 = dy_i * w_i;
-            const f32v t = dy_i * (c_ * r_0);
-            dr_v += f32_sel(i32_first(8), t1 * c_, f32_set(0));
+            const f32v t = dy_i * (c_i * r_0);
+            dr_v += f32_sel(i32_first(8), t1 * c_i, f32_set(0));
             f32_st_n(dw_lines + i, f32_ld_n(dw_lines + i, 8) + t, 8);
             f32_st_n(db_lines + i, f32_ld_n(db_lines + i, 8) + dy_i, 8);
         }
@@ -569,10 +569,10 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t1 = dy_i * w_i;
-            const f32v t2 = s * c_;
+            const f32v t2 = s * c_i;
             const f32v dc = t1 * r_0 + t2 + t2;
             t3_v += dc;
         }
@@ -580,10 +580,10 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t1 = dy_i * w_i;
-            const f32v t2 = s * c_;
+            const f32v t2 = s * c_i;
             const f32v dc = t1 * r_0 + t2 + t2;
             t3_v += f32_sel(i32_first(8), dc, f32_set(0));
         }
@@ -592,10 +592,10 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t1 = dy_i * w_i;
-            const f32v t2 = s * c_;
+            const f32v t2 = s * c_i;
             const f32v dc = t1 * r_0 + t2 + t2;
             const f32v dx_i = dc - s_1;
             f32_st(dx + i, dx_i);
@@ -604,10 +604,10 @@ static void ln_f_layernorm_bwd_part(void *arg, int part)
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m_0;
+            const f32v c_i = x_i - m_0;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t1 = dy_i * w_i;
-            const f32v t2 = s * c_;
+            const f32v t2 = s * c_i;
             const f32v dc = t1 * r_0 + t2 + t2;
             const f32v dx_i = dc - s_1;
             f32_st_n(dx + i, dx_i, 8);
@@ -987,21 +987,21 @@ static void ln_2_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m;
+            const f32v c_i = x_i - m;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
-            t2_v += c_ * c_;
-            dr_v += t4 * c_;
+            t2_v += c_i * c_i;
+            dr_v += t4 * c_i;
         }
         {
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m;
+            const f32v c_i = x_i - m;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
-            t2_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
-            dr_v += f32_sel(i32_first(8), t4 * c_, f32_set(0));
+            t2_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
+            dr_v += f32_sel(i32_first(8), t4 * c_i, f32_set(0));
         }
         const float t2 = f32_sum(t2_v);
         const float dr = f32_sum(dr_v);
@@ -1011,12 +1011,12 @@ static void ln_2_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
             const f32v t = dy_i * t3;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             t6_v += dc;
             f32_st(dw_lines + i, f32_ld(dw_lines + i) + t);
@@ -1025,12 +1025,12 @@ static void ln_2_layernorm_bwd_part(void *arg, int part)
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
             const f32v t = dy_i * t3;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             t6_v += f32_sel(i32_first(8), dc, f32_set(0));
             f32_st_n(dw_lines + i, f32_ld_n(dw_lines + i, 8) + t, 8);
@@ -1041,12 +1041,12 @@ static void ln_2_layernorm_bwd_part(void *arg, int part)
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
             const f32v b_i = f32_ld(b + i);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v y_i = t3 * w_i + b_i;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             const f32v x2_i = f32_ld(x2 + i);
             const f32v z_i = x2_i + (dc - s_1);
@@ -1063,12 +1063,12 @@ static void ln_2_layernorm_bwd_part(void *arg, int part)
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b_i = f32_ld_n(b + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v y_i = t3 * w_i + b_i;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             const f32v x2_i = f32_ld_n(x2 + i, 8);
             const f32v z_i = x2_i + (dc - s_1);
@@ -1226,21 +1226,21 @@ static void ln_1_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m;
+            const f32v c_i = x_i - m;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
-            t2_v += c_ * c_;
-            dr_v += t4 * c_;
+            t2_v += c_i * c_i;
+            dr_v += t4 * c_i;
         }
         {
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m;
+            const f32v c_i = x_i - m;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
-            t2_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
-            dr_v += f32_sel(i32_first(8), t4 * c_, f32_set(0));
+            t2_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
+            dr_v += f32_sel(i32_first(8), t4 * c_i, f32_set(0));
         }
         const float t2 = f32_sum(t2_v);
         const float dr = f32_sum(dr_v);
@@ -1250,12 +1250,12 @@ static void ln_1_layernorm_bwd_part(void *arg, int part)
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
             const f32v t = dy_i * t3;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             t6_v += dc;
             f32_st(dw_lines + i, f32_ld(dw_lines + i) + t);
@@ -1264,12 +1264,12 @@ static void ln_1_layernorm_bwd_part(void *arg, int part)
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
             const f32v t = dy_i * t3;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             t6_v += f32_sel(i32_first(8), dc, f32_set(0));
             f32_st_n(dw_lines + i, f32_ld_n(dw_lines + i, 8) + t, 8);
@@ -1280,12 +1280,12 @@ static void ln_1_layernorm_bwd_part(void *arg, int part)
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
             const f32v b_i = f32_ld(b + i);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v y_i = t3 * w_i + b_i;
             const f32v dy_i = f32_ld(dy + i);
             const f32v t4 = dy_i * w_i;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             const f32v x2_i = f32_ld(x2 + i);
             const f32v z_i = x2_i + (dc - s_1);
@@ -1297,12 +1297,12 @@ static void ln_1_layernorm_bwd_part(void *arg, int part)
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b_i = f32_ld_n(b + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v t3 = c_ * r;
+            const f32v c_i = x_i - m;
+            const f32v t3 = c_i * r;
             const f32v y_i = t3 * w_i + b_i;
             const f32v dy_i = f32_ld_n(dy + i, 8);
             const f32v t4 = dy_i * w_i;
-            const f32v t5 = s * c_;
+            const f32v t5 = s * c_i;
             const f32v dc = t4 * r + t5 + t5;
             const f32v x2_i = f32_ld_n(x2 + i, 8);
             const f32v z_i = x2_i + (dc - s_1);
@@ -1431,8 +1431,8 @@ static void ln_2_add_col_layernorm_part(void *arg, int part)
             const f32v y_1 = x_i + b_i;
             const f32v x2_i = f32_ld(x2 + i);
             const f32v z_i = x2_i + y_1;
-            const f32v c_ = z_i - m;
-            t3_v += c_ * c_;
+            const f32v c_i = z_i - m;
+            t3_v += c_i * c_i;
         }
         {
             const int64_t i = 16;
@@ -1441,8 +1441,8 @@ static void ln_2_add_col_layernorm_part(void *arg, int part)
             const f32v y_1 = x_i + b_i;
             const f32v x2_i = f32_ld_n(x2 + i, 8);
             const f32v z_i = x2_i + y_1;
-            const f32v c_ = z_i - m;
-            t3_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
+            const f32v c_i = z_i - m;
+            t3_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
         }
         const float t3 = f32_sum(t3_v);
         const float r = f32_rsqrt1(t3 / 24.0f + 1e-05f);
@@ -1454,8 +1454,8 @@ static void ln_2_add_col_layernorm_part(void *arg, int part)
             const f32v z_i = x2_i + y_1;
             const f32v w_i = f32_ld(w + i);
             const f32v b2_i = f32_ld(b2 + i);
-            const f32v c_ = z_i - m;
-            const f32v y_i = c_ * r * w_i + b2_i;
+            const f32v c_i = z_i - m;
+            const f32v y_i = c_i * r * w_i + b2_i;
             f32_st(z + i, z_i);
             f32_st(y + i, y_i);
         }
@@ -1468,8 +1468,8 @@ static void ln_2_add_col_layernorm_part(void *arg, int part)
             const f32v z_i = x2_i + y_1;
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b2_i = f32_ld_n(b2 + i, 8);
-            const f32v c_ = z_i - m;
-            const f32v y_i = c_ * r * w_i + b2_i;
+            const f32v c_i = z_i - m;
+            const f32v y_i = c_i * r * w_i + b2_i;
             f32_st_n(z + i, z_i, 8);
             f32_st_n(y + i, y_i, 8);
         }
@@ -1585,14 +1585,14 @@ static void head_logits_ln_f_layernorm_part(void *arg, int part)
         f32v t2_v = f32_set(0);
         for (int64_t i = 0; i < 16; i += 16) {
             const f32v x_i = f32_ld(x + i);
-            const f32v c_ = x_i - m;
-            t2_v += c_ * c_;
+            const f32v c_i = x_i - m;
+            t2_v += c_i * c_i;
         }
         {
             const int64_t i = 16;
             const f32v x_i = f32_ld_n(x + i, 8);
-            const f32v c_ = x_i - m;
-            t2_v += f32_sel(i32_first(8), c_ * c_, f32_set(0));
+            const f32v c_i = x_i - m;
+            t2_v += f32_sel(i32_first(8), c_i * c_i, f32_set(0));
         }
         const float t2 = f32_sum(t2_v);
         const float r = f32_rsqrt1(t2 / 24.0f + 1e-05f);
@@ -1600,8 +1600,8 @@ static void head_logits_ln_f_layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld(x + i);
             const f32v w_i = f32_ld(w + i);
             const f32v b_i = f32_ld(b + i);
-            const f32v c_ = x_i - m;
-            const f32v y_i = c_ * r * w_i + b_i;
+            const f32v c_i = x_i - m;
+            const f32v y_i = c_i * r * w_i + b_i;
             f32_st(y + i, y_i);
         }
         {
@@ -1609,8 +1609,8 @@ static void head_logits_ln_f_layernorm_part(void *arg, int part)
             const f32v x_i = f32_ld_n(x + i, 8);
             const f32v w_i = f32_ld_n(w + i, 8);
             const f32v b_i = f32_ld_n(b + i, 8);
-            const f32v c_ = x_i - m;
-            const f32v y_i = c_ * r * w_i + b_i;
+            const f32v c_i = x_i - m;
+            const f32v y_i = c_i * r * w_i + b_i;
             f32_st_n(y + i, y_i, 8);
         }
     }

@@ -148,9 +148,9 @@ void update(mg_ctx *c, const update_k *k);
 void embed(mg_ctx *c, bf16 *y, const int32_t *ids, const bf16 *w);
 void rmsnorm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void attn_qkv_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
-void attn_rope(mg_ctx *c, bf16 *y1, bf16 *y2, const bf16 *x1, const bf16 *x2, const float *c_,
-    const float *n);
-void attention(mg_ctx *c, bf16 *o, float *lse, const bf16 *q, const bf16 *k_, const bf16 *v);
+void attn_rope(mg_ctx *c, bf16 *y1, bf16 *y2, const bf16 *x1, const bf16 *x2, const float *cs,
+    const float *sn);
+void attention(mg_ctx *c, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v);
 void attn_o_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
 void ln_2_add_rmsnorm(mg_ctx *c, bf16 *z, bf16 *y2, const bf16 *x, const bf16 *y, const bf16 *w);
 void mlp_gate_up_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
@@ -178,9 +178,9 @@ void rmsnorm_bwd(mg_ctx *c, bf16 *y, float *dw, bf16 *z, float *dw_lines, const 
 void mlp_gate_up_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
 void attn_o_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
 void attn_o_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
-void attention_bwd(mg_ctx *c, bf16 *dq, bf16 *dk, bf16 *dv, const bf16 *q, const bf16 *k_,
+void attention_bwd(mg_ctx *c, bf16 *dq, bf16 *dk, bf16 *dv, const bf16 *q, const bf16 *k,
     const bf16 *v, const bf16 *o, const float *lse, const bf16 *do_);
-void attn_rope_bwd(mg_ctx *c, bf16 *dx1, bf16 *dx2, const float *c_, const float *n,
+void attn_rope_bwd(mg_ctx *c, bf16 *dx1, bf16 *dx2, const float *cs, const float *sn,
     const bf16 *dy1, const bf16 *dy2);
 void attn_qkv_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
 void attn_qkv_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);

@@ -14,19 +14,19 @@
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
-    const uint16_t *x;
-    const uint16_t *w;
+    bf16 *y;
+    const bf16 *x;
+    const bf16 *w;
 } rmsnorm_arg;
 
 static void rmsnorm_part(void *arg, int part)
 {
     const rmsnorm_arg *a = arg;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     (void)part;
     for (int64_t row = 0; row < 32; row++) {
-        uint16_t *y = a->y + row * 32;
-        const uint16_t *x = a->x + row * 32;
+        bf16 *y = a->y + row * 32;
+        const bf16 *x = a->x + row * 32;
         f32v t1_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
             const f32v x_i = f32_ld_bf16(x + i);
@@ -44,26 +44,26 @@ static void rmsnorm_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void rmsnorm(mg_ctx *c, uint16_t *y, const uint16_t *x, const uint16_t *w)
+MG_KERNEL void rmsnorm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w)
 {
     rmsnorm_arg a = {c, y, x, w};
     mg_par(c, 1, rmsnorm_part, &a);
 }
 
 /* attn: rope, 2 x 16 x 2 x 3 x 4 elements
- *     y1_1 = x1*c - x2*n;
- *     y2_2 = x2*c + x1*n;
+ *     y1_1 = x1*cs - x2*sn;
+ *     y2_2 = x2*cs + x1*sn;
  *     y1 = round_bf16(y1_1);
  *     y2 = round_bf16(y2_2);
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y1;
-    uint16_t *y2;
-    const uint16_t *x1;
-    const uint16_t *x2;
-    const float *c_;
-    const float *n;
+    bf16 *y1;
+    bf16 *y2;
+    const bf16 *x1;
+    const bf16 *x2;
+    const float *cs;
+    const float *sn;
 } attn_rope_arg;
 
 static void attn_rope_part(void *arg, int part)
@@ -75,20 +75,20 @@ static void attn_rope_part(void *arg, int part)
         const int64_t r2 = row / 3 % 2;
         const int64_t r1 = row / 6 % 16;
         const int64_t r0 = row / 96;
-        uint16_t *y1 = a->y1 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
-        uint16_t *y2 = a->y2 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
-        const uint16_t *x1 = a->x1 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
-        const uint16_t *x2 = a->x2 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
-        const float *c_ = a->c_ + r1 * 4;
-        const float *n = a->n + r1 * 4;
+        bf16 *y1 = a->y1 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
+        bf16 *y2 = a->y2 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
+        const bf16 *x1 = a->x1 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
+        const bf16 *x2 = a->x2 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
+        const float *cs = a->cs + r1 * 4;
+        const float *sn = a->sn + r1 * 4;
         {
             const int64_t i = 0;
             const f32v x1_i = f32_ld_bf16_n(x1 + i, 4);
             const f32v x2_i = f32_ld_bf16_n(x2 + i, 4);
-            const f32v c_i = f32_ld_n(c_ + i, 4);
-            const f32v n_i = f32_ld_n(n + i, 4);
-            const f32v y1_1 = x1_i * c_i - x2_i * n_i;
-            const f32v y2_2 = x2_i * c_i + x1_i * n_i;
+            const f32v cs_i = f32_ld_n(cs + i, 4);
+            const f32v sn_i = f32_ld_n(sn + i, 4);
+            const f32v y1_1 = x1_i * cs_i - x2_i * sn_i;
+            const f32v y2_2 = x2_i * cs_i + x1_i * sn_i;
             const f32v y1_i = f32_round_bf16(y1_1);
             const f32v y2_i = f32_round_bf16(y2_2);
             f32_st_bf16_n(y1 + i, y1_i, 4);
@@ -97,10 +97,10 @@ static void attn_rope_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void attn_rope(mg_ctx *c, uint16_t *y1, uint16_t *y2, const uint16_t *x1,
-                         const uint16_t *x2, const float *c_, const float *n)
+MG_KERNEL void attn_rope(mg_ctx *c, bf16 *y1, bf16 *y2, const bf16 *x1, const bf16 *x2,
+                         const float *cs, const float *sn)
 {
-    attn_rope_arg a = {c, y1, y2, x1, x2, c_, n};
+    attn_rope_arg a = {c, y1, y2, x1, x2, cs, sn};
     mg_par(c, 1, attn_rope_part, &a);
 }
 
@@ -114,23 +114,23 @@ MG_KERNEL void attn_rope(mg_ctx *c, uint16_t *y1, uint16_t *y2, const uint16_t *
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *z;
-    uint16_t *y2;
-    const uint16_t *x;
-    const uint16_t *y;
-    const uint16_t *w;
+    bf16 *z;
+    bf16 *y2;
+    const bf16 *x;
+    const bf16 *y;
+    const bf16 *w;
 } ln_2_add_rmsnorm_arg;
 
 static void ln_2_add_rmsnorm_part(void *arg, int part)
 {
     const ln_2_add_rmsnorm_arg *a = arg;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     (void)part;
     for (int64_t row = 0; row < 32; row++) {
-        uint16_t *z = a->z + row * 32;
-        uint16_t *y2 = a->y2 + row * 32;
-        const uint16_t *x = a->x + row * 32;
-        const uint16_t *y = a->y + row * 32;
+        bf16 *z = a->z + row * 32;
+        bf16 *y2 = a->y2 + row * 32;
+        const bf16 *x = a->x + row * 32;
+        const bf16 *y = a->y + row * 32;
         f32v t2_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
             const f32v x_i = f32_ld_bf16(x + i);
@@ -155,8 +155,8 @@ static void ln_2_add_rmsnorm_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void ln_2_add_rmsnorm(mg_ctx *c, uint16_t *z, uint16_t *y2, const uint16_t *x,
-                                const uint16_t *y, const uint16_t *w)
+MG_KERNEL void ln_2_add_rmsnorm(mg_ctx *c, bf16 *z, bf16 *y2, const bf16 *x, const bf16 *y,
+                                const bf16 *w)
 {
     ln_2_add_rmsnorm_arg a = {c, z, y2, x, y, w};
     mg_par(c, 1, ln_2_add_rmsnorm_part, &a);
@@ -168,9 +168,9 @@ MG_KERNEL void ln_2_add_rmsnorm(mg_ctx *c, uint16_t *z, uint16_t *y2, const uint
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
-    const uint16_t *g;
-    const uint16_t *u;
+    bf16 *y;
+    const bf16 *g;
+    const bf16 *u;
 } mlp_swiglu_arg;
 
 static void mlp_swiglu_part(void *arg, int part)
@@ -178,9 +178,9 @@ static void mlp_swiglu_part(void *arg, int part)
     const mlp_swiglu_arg *a = arg;
     (void)part;
     for (int64_t row = 0; row < 32; row++) {
-        uint16_t *y = a->y + row * 64;
-        const uint16_t *g = a->g + row * 128;
-        const uint16_t *u = a->u + row * 128;
+        bf16 *y = a->y + row * 64;
+        const bf16 *g = a->g + row * 128;
+        const bf16 *u = a->u + row * 128;
         for (int64_t i = 0; i < 64; i += 16) {
             const f32v g_i = f32_ld_bf16(g + i);
             const f32v u_i = f32_ld_bf16(u + i);
@@ -191,7 +191,7 @@ static void mlp_swiglu_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void mlp_swiglu(mg_ctx *c, uint16_t *y, const uint16_t *g, const uint16_t *u)
+MG_KERNEL void mlp_swiglu(mg_ctx *c, bf16 *y, const bf16 *g, const bf16 *u)
 {
     mlp_swiglu_arg a = {c, y, g, u};
     mg_par(c, 1, mlp_swiglu_part, &a);
@@ -203,9 +203,9 @@ MG_KERNEL void mlp_swiglu(mg_ctx *c, uint16_t *y, const uint16_t *g, const uint1
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *z;
-    const uint16_t *x;
-    const uint16_t *y;
+    bf16 *z;
+    const bf16 *x;
+    const bf16 *y;
 } mlp_add_fwd_arg;
 
 static void mlp_add_fwd_part(void *arg, int part)
@@ -214,9 +214,9 @@ static void mlp_add_fwd_part(void *arg, int part)
     (void)part;
     const int64_t to = 1024;
     int64_t i = 0;
-    uint16_t *z = a->z;
-    const uint16_t *x = a->x;
-    const uint16_t *y = a->y;
+    bf16 *z = a->z;
+    const bf16 *x = a->x;
+    const bf16 *y = a->y;
     for (; i + 16 <= to; i += 16) {
         const f32v x_i = f32_ld_bf16(x + i);
         const f32v y_i = f32_ld_bf16(y + i);
@@ -226,7 +226,7 @@ static void mlp_add_fwd_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void mlp_add_fwd(mg_ctx *c, uint16_t *z, const uint16_t *x, const uint16_t *y)
+MG_KERNEL void mlp_add_fwd(mg_ctx *c, bf16 *z, const bf16 *x, const bf16 *y)
 {
     mlp_add_fwd_arg a = {c, z, x, y};
     mg_par(c, 1, mlp_add_fwd_part, &a);
@@ -240,21 +240,21 @@ MG_KERNEL void mlp_add_fwd(mg_ctx *c, uint16_t *z, const uint16_t *x, const uint
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
+    bf16 *y;
     float *r;
-    const uint16_t *x;
-    const uint16_t *w;
+    const bf16 *x;
+    const bf16 *w;
 } ln_f_rmsnorm_arg;
 
 static void ln_f_rmsnorm_part(void *arg, int part)
 {
     const ln_f_rmsnorm_arg *a = arg;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     (void)part;
     for (int64_t row = 0; row < 32; row++) {
-        uint16_t *y = a->y + row * 32;
+        bf16 *y = a->y + row * 32;
         float *r = a->r + row;
-        const uint16_t *x = a->x + row * 32;
+        const bf16 *x = a->x + row * 32;
         f32v t1_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
             const f32v x_i = f32_ld_bf16(x + i);
@@ -273,8 +273,7 @@ static void ln_f_rmsnorm_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void ln_f_rmsnorm(mg_ctx *c, uint16_t *y, float *r, const uint16_t *x,
-                            const uint16_t *w)
+MG_KERNEL void ln_f_rmsnorm(mg_ctx *c, bf16 *y, float *r, const bf16 *x, const bf16 *w)
 {
     ln_f_rmsnorm_arg a = {c, y, r, x, w};
     mg_par(c, 1, ln_f_rmsnorm_part, &a);
@@ -326,13 +325,13 @@ MG_KERNEL void head_count_if(mg_ctx *c, float *n, double *n_lines, const int32_t
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *dx;
+    bf16 *dx;
     float *dw;
     float *dw_lines;
-    const uint16_t *x;
-    const uint16_t *w;
+    const bf16 *x;
+    const bf16 *w;
     const float *r;
-    const uint16_t *dy;
+    const bf16 *dy;
     int beta;
 } ln_f_rmsnorm_bwd_arg;
 
@@ -342,13 +341,13 @@ static void ln_f_rmsnorm_bwd_part(void *arg, int part)
     float *dw_lines = a->dw_lines + part * 32;
     for (int64_t i = 0; i < 32; i++)
         dw_lines[i] = 0;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     const int64_t from = part * INT64_C(1), to = from + 1;
     for (int64_t row = from; row < to; row++) {
-        uint16_t *dx = a->dx + row * 32;
-        const uint16_t *x = a->x + row * 32;
+        bf16 *dx = a->dx + row * 32;
+        const bf16 *x = a->x + row * 32;
         const float *r = a->r + row;
-        const uint16_t *dy = a->dy + row * 32;
+        const bf16 *dy = a->dy + row * 32;
         const float r_0 = *r;
         f32v dr_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
@@ -374,9 +373,8 @@ static void ln_f_rmsnorm_bwd_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void ln_f_rmsnorm_bwd(mg_ctx *c, uint16_t *dx, float *dw, float *dw_lines,
-                                const uint16_t *x, const uint16_t *w, const float *r,
-                                const uint16_t *dy, int beta)
+MG_KERNEL void ln_f_rmsnorm_bwd(mg_ctx *c, bf16 *dx, float *dw, float *dw_lines, const bf16 *x,
+                                const bf16 *w, const float *r, const bf16 *dy, int beta)
 {
     ln_f_rmsnorm_bwd_arg a = {c, dx, dw, dw_lines, x, w, r, dy, beta};
     mg_par(c, 32, ln_f_rmsnorm_bwd_part, &a);
@@ -425,8 +423,8 @@ MG_KERNEL void head_gscale(mg_ctx *c, float *y)
 typedef struct {
     mg_ctx *c;
     float *loss;
-    uint16_t *dx;
-    const uint16_t *x;
+    bf16 *dx;
+    const bf16 *x;
     const int32_t *t;
     const float *dy;
 } head_cross_entropy_bwd_arg;
@@ -438,8 +436,8 @@ static void head_cross_entropy_bwd_part(void *arg, int part)
     (void)part;
     for (int64_t row = 0; row < 16; row++) {
         float *loss = a->loss + row;
-        uint16_t *dx = a->dx + row * 64;
-        const uint16_t *x = a->x + row * 64;
+        bf16 *dx = a->dx + row * 64;
+        const bf16 *x = a->x + row * 64;
         const int32_t *t = a->t + row;
         const int32_t t_0 = (int32_t)*t;
         f32v l_max_v = f32_set(-__builtin_inff());
@@ -477,7 +475,7 @@ static void head_cross_entropy_bwd_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void head_cross_entropy_bwd(mg_ctx *c, float *loss, uint16_t *dx, const uint16_t *x,
+MG_KERNEL void head_cross_entropy_bwd(mg_ctx *c, float *loss, bf16 *dx, const bf16 *x,
                                       const int32_t *t, const float *dy)
 {
     head_cross_entropy_bwd_arg a = {c, loss, dx, x, t, dy};
@@ -531,12 +529,12 @@ MG_KERNEL void head_total(mg_ctx *c, float *y, double *y_lines, const float *x, 
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
-    uint16_t *dg;
-    uint16_t *du;
-    const uint16_t *g;
-    const uint16_t *u;
-    const uint16_t *dy;
+    bf16 *y;
+    bf16 *dg;
+    bf16 *du;
+    const bf16 *g;
+    const bf16 *u;
+    const bf16 *dy;
 } mlp_swiglu_bwd_arg;
 
 static void mlp_swiglu_bwd_part(void *arg, int part)
@@ -544,12 +542,12 @@ static void mlp_swiglu_bwd_part(void *arg, int part)
     const mlp_swiglu_bwd_arg *a = arg;
     (void)part;
     for (int64_t row = 0; row < 32; row++) {
-        uint16_t *y = a->y + row * 64;
-        uint16_t *dg = a->dg + row * 128;
-        uint16_t *du = a->du + row * 128;
-        const uint16_t *g = a->g + row * 128;
-        const uint16_t *u = a->u + row * 128;
-        const uint16_t *dy = a->dy + row * 64;
+        bf16 *y = a->y + row * 64;
+        bf16 *dg = a->dg + row * 128;
+        bf16 *du = a->du + row * 128;
+        const bf16 *g = a->g + row * 128;
+        const bf16 *u = a->u + row * 128;
+        const bf16 *dy = a->dy + row * 64;
         for (int64_t i = 0; i < 64; i += 16) {
             const f32v g_i = f32_ld_bf16(g + i);
             const f32v u_i = f32_ld_bf16(u + i);
@@ -568,8 +566,8 @@ static void mlp_swiglu_bwd_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void mlp_swiglu_bwd(mg_ctx *c, uint16_t *y, uint16_t *dg, uint16_t *du,
-                              const uint16_t *g, const uint16_t *u, const uint16_t *dy)
+MG_KERNEL void mlp_swiglu_bwd(mg_ctx *c, bf16 *y, bf16 *dg, bf16 *du, const bf16 *g,
+                              const bf16 *u, const bf16 *dy)
 {
     mlp_swiglu_bwd_arg a = {c, y, dg, du, g, u, dy};
     mg_par(c, 1, mlp_swiglu_bwd_part, &a);
@@ -590,14 +588,14 @@ MG_KERNEL void mlp_swiglu_bwd(mg_ctx *c, uint16_t *y, uint16_t *dg, uint16_t *du
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
+    bf16 *y;
     float *dw;
-    uint16_t *z;
+    bf16 *z;
     float *dw_lines;
-    const uint16_t *x;
-    const uint16_t *w;
-    const uint16_t *dy;
-    const uint16_t *x2;
+    const bf16 *x;
+    const bf16 *w;
+    const bf16 *dy;
+    const bf16 *x2;
     int beta;
 } rmsnorm_bwd_arg;
 
@@ -607,14 +605,14 @@ static void rmsnorm_bwd_part(void *arg, int part)
     float *dw_lines = a->dw_lines + part * 32;
     for (int64_t i = 0; i < 32; i++)
         dw_lines[i] = 0;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     const int64_t from = part * INT64_C(1), to = from + 1;
     for (int64_t row = from; row < to; row++) {
-        uint16_t *y = a->y + row * 32;
-        uint16_t *z = a->z + row * 32;
-        const uint16_t *x = a->x + row * 32;
-        const uint16_t *dy = a->dy + row * 32;
-        const uint16_t *x2 = a->x2 + row * 32;
+        bf16 *y = a->y + row * 32;
+        bf16 *z = a->z + row * 32;
+        const bf16 *x = a->x + row * 32;
+        const bf16 *dy = a->dy + row * 32;
+        const bf16 *x2 = a->x2 + row * 32;
         f32v t1_v = f32_set(0);
         f32v dr_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
@@ -649,9 +647,8 @@ static void rmsnorm_bwd_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void rmsnorm_bwd(mg_ctx *c, uint16_t *y, float *dw, uint16_t *z, float *dw_lines,
-                           const uint16_t *x, const uint16_t *w, const uint16_t *dy,
-                           const uint16_t *x2, int beta)
+MG_KERNEL void rmsnorm_bwd(mg_ctx *c, bf16 *y, float *dw, bf16 *z, float *dw_lines, const bf16 *x,
+                           const bf16 *w, const bf16 *dy, const bf16 *x2, int beta)
 {
     rmsnorm_bwd_arg a = {c, y, dw, z, dw_lines, x, w, dy, x2, beta};
     mg_par(c, 32, rmsnorm_bwd_part, &a);
@@ -664,17 +661,17 @@ MG_KERNEL void rmsnorm_bwd(mg_ctx *c, uint16_t *y, float *dw, uint16_t *z, float
 }
 
 /* attn: rope_bwd, 2 x 16 x 2 x 3 x 4 elements
- *     dx1 = round_bf16(dy2*n + dy1*c);
- *     dx2 = round_bf16(dy2*c - dy1*n);
+ *     dx1 = round_bf16(dy2*sn + dy1*cs);
+ *     dx2 = round_bf16(dy2*cs - dy1*sn);
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *dx1;
-    uint16_t *dx2;
-    const float *c_;
-    const float *n;
-    const uint16_t *dy1;
-    const uint16_t *dy2;
+    bf16 *dx1;
+    bf16 *dx2;
+    const float *cs;
+    const float *sn;
+    const bf16 *dy1;
+    const bf16 *dy2;
 } attn_rope_bwd_arg;
 
 static void attn_rope_bwd_part(void *arg, int part)
@@ -686,30 +683,30 @@ static void attn_rope_bwd_part(void *arg, int part)
         const int64_t r2 = row / 3 % 2;
         const int64_t r1 = row / 6 % 16;
         const int64_t r0 = row / 96;
-        uint16_t *dx1 = a->dx1 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
-        uint16_t *dx2 = a->dx2 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
-        const float *c_ = a->c_ + r1 * 4;
-        const float *n = a->n + r1 * 4;
-        const uint16_t *dy1 = a->dy1 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
-        const uint16_t *dy2 = a->dy2 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
+        bf16 *dx1 = a->dx1 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
+        bf16 *dx2 = a->dx2 + r0 * 1024 + r1 * 64 + r2 * 32 + r3 * 8;
+        const float *cs = a->cs + r1 * 4;
+        const float *sn = a->sn + r1 * 4;
+        const bf16 *dy1 = a->dy1 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
+        const bf16 *dy2 = a->dy2 + r0 * 768 + r1 * 48 + r2 * 24 + r3 * 8;
         {
             const int64_t i = 0;
-            const f32v c_i = f32_ld_n(c_ + i, 4);
-            const f32v n_i = f32_ld_n(n + i, 4);
+            const f32v cs_i = f32_ld_n(cs + i, 4);
+            const f32v sn_i = f32_ld_n(sn + i, 4);
             const f32v dy1_i = f32_ld_bf16_n(dy1 + i, 4);
             const f32v dy2_i = f32_ld_bf16_n(dy2 + i, 4);
-            const f32v dx1_i = f32_round_bf16(dy2_i * n_i + dy1_i * c_i);
-            const f32v dx2_i = f32_round_bf16(dy2_i * c_i - dy1_i * n_i);
+            const f32v dx1_i = f32_round_bf16(dy2_i * sn_i + dy1_i * cs_i);
+            const f32v dx2_i = f32_round_bf16(dy2_i * cs_i - dy1_i * sn_i);
             f32_st_bf16_n(dx1 + i, dx1_i, 4);
             f32_st_bf16_n(dx2 + i, dx2_i, 4);
         }
     }
 }
 
-MG_KERNEL void attn_rope_bwd(mg_ctx *c, uint16_t *dx1, uint16_t *dx2, const float *c_,
-                             const float *n, const uint16_t *dy1, const uint16_t *dy2)
+MG_KERNEL void attn_rope_bwd(mg_ctx *c, bf16 *dx1, bf16 *dx2, const float *cs, const float *sn,
+                             const bf16 *dy1, const bf16 *dy2)
 {
-    attn_rope_bwd_arg a = {c, dx1, dx2, c_, n, dy1, dy2};
+    attn_rope_bwd_arg a = {c, dx1, dx2, cs, sn, dy1, dy2};
     mg_par(c, 1, attn_rope_bwd_part, &a);
 }
 
@@ -721,7 +718,7 @@ MG_KERNEL void attn_rope_bwd(mg_ctx *c, uint16_t *dx1, uint16_t *dx2, const floa
 typedef struct {
     mg_ctx *c;
     float *loss;
-    const uint16_t *x;
+    const bf16 *x;
     const int32_t *t;
 } head_cross_entropy_arg;
 
@@ -731,7 +728,7 @@ static void head_cross_entropy_part(void *arg, int part)
     (void)part;
     for (int64_t row = 0; row < 16; row++) {
         float *loss = a->loss + row;
-        const uint16_t *x = a->x + row * 64;
+        const bf16 *x = a->x + row * 64;
         const int32_t *t = a->t + row;
         const int32_t t_0 = (int32_t)*t;
         f32v l_max_v = f32_set(-__builtin_inff());
@@ -756,7 +753,7 @@ static void head_cross_entropy_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void head_cross_entropy(mg_ctx *c, float *loss, const uint16_t *x, const int32_t *t)
+MG_KERNEL void head_cross_entropy(mg_ctx *c, float *loss, const bf16 *x, const int32_t *t)
 {
     head_cross_entropy_arg a = {c, loss, x, t};
     mg_par(c, 1, head_cross_entropy_part, &a);
@@ -770,19 +767,19 @@ MG_KERNEL void head_cross_entropy(mg_ctx *c, float *loss, const uint16_t *x, con
  */
 typedef struct {
     mg_ctx *c;
-    uint16_t *y;
-    const uint16_t *x;
-    const uint16_t *w;
+    bf16 *y;
+    const bf16 *x;
+    const bf16 *w;
 } head_logits_ln_f_rmsnorm_arg;
 
 static void head_logits_ln_f_rmsnorm_part(void *arg, int part)
 {
     const head_logits_ln_f_rmsnorm_arg *a = arg;
-    const uint16_t *w = a->w;
+    const bf16 *w = a->w;
     (void)part;
     for (int64_t row = 0; row < 2; row++) {
-        uint16_t *y = a->y + row * 32;
-        const uint16_t *x = a->x + row * 32;
+        bf16 *y = a->y + row * 32;
+        const bf16 *x = a->x + row * 32;
         f32v t1_v = f32_set(0);
         for (int64_t i = 0; i < 32; i += 16) {
             const f32v x_i = f32_ld_bf16(x + i);
@@ -800,8 +797,7 @@ static void head_logits_ln_f_rmsnorm_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void head_logits_ln_f_rmsnorm(mg_ctx *c, uint16_t *y, const uint16_t *x,
-                                        const uint16_t *w)
+MG_KERNEL void head_logits_ln_f_rmsnorm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w)
 {
     head_logits_ln_f_rmsnorm_arg a = {c, y, x, w};
     mg_par(c, 1, head_logits_ln_f_rmsnorm_part, &a);
@@ -813,7 +809,7 @@ MG_KERNEL void head_logits_ln_f_rmsnorm(mg_ctx *c, uint16_t *y, const uint16_t *
 typedef struct {
     mg_ctx *c;
     float *y;
-    const uint16_t *x;
+    const bf16 *x;
 } cast_arg;
 
 static void cast_part(void *arg, int part)
@@ -823,14 +819,14 @@ static void cast_part(void *arg, int part)
     const int64_t to = 128;
     int64_t i = 0;
     float *y = a->y;
-    const uint16_t *x = a->x;
+    const bf16 *x = a->x;
     for (; i + 16 <= to; i += 16) {
         const f32v x_i = f32_ld_bf16(x + i);
         f32_st(y + i, x_i);
     }
 }
 
-MG_KERNEL void cast(mg_ctx *c, float *y, const uint16_t *x)
+MG_KERNEL void cast(mg_ctx *c, float *y, const bf16 *x)
 {
     cast_arg a = {c, y, x};
     mg_par(c, 1, cast_part, &a);
@@ -932,7 +928,7 @@ typedef struct {
     float *w2;
     float *m2;
     float *v2;
-    uint16_t *y;
+    bf16 *y;
     const float *w;
     const float *g;
     const float *m;
@@ -952,7 +948,7 @@ static void adamw_cast_part(void *arg, int part)
     float *w2 = a->w2;
     float *m2 = a->m2;
     float *v2 = a->v2;
-    uint16_t *y = a->y;
+    bf16 *y = a->y;
     const float *w = a->w;
     const float *g = a->g;
     const float *m = a->m;
@@ -997,7 +993,7 @@ static void adamw_cast_part(void *arg, int part)
     }
 }
 
-MG_KERNEL void adamw_cast(mg_ctx *c, float *w2, float *m2, float *v2, uint16_t *y, const float *w,
+MG_KERNEL void adamw_cast(mg_ctx *c, float *w2, float *m2, float *v2, bf16 *y, const float *w,
                           const float *g, const float *m, const float *v, const float *coef,
                           const float *ok)
 {

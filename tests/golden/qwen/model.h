@@ -152,9 +152,9 @@ void embed(mg_ctx *c, float *y, const int32_t *ids, const float *w);
 void rmsnorm(mg_ctx *c, float *y, const float *x, const float *w);
 void attn_qkv_mm(mg_ctx *c, float *C, const float *A, const float *B);
 void attn_add_col(mg_ctx *c, float *y, const float *x, const float *b);
-void attn_rope(mg_ctx *c, float *y1, float *y2, const float *x1, const float *x2, const float *c_,
-    const float *n);
-void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k_, const float *v);
+void attn_rope(mg_ctx *c, float *y1, float *y2, const float *x1, const float *x2, const float *cs,
+    const float *sn);
+void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k, const float *v);
 void attn_o_mm(mg_ctx *c, float *C, const float *A, const float *B);
 void ln_2_add_rmsnorm(mg_ctx *c, float *z, float *y2, const float *x, const float *y,
     const float *w);
@@ -183,9 +183,9 @@ void rmsnorm_bwd(mg_ctx *c, float *y, float *dw, float *z, float *dw_lines, cons
 void mlp_gate_up_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
 void attn_o_dx(mg_ctx *c, float *C, const float *A, const float *B);
 void attn_o_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k_,
+void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k,
     const float *v, const float *o, const float *lse, const float *do_);
-void attn_rope_bwd(mg_ctx *c, float *dx1, float *dx2, const float *c_, const float *n,
+void attn_rope_bwd(mg_ctx *c, float *dx1, float *dx2, const float *cs, const float *sn,
     const float *dy1, const float *dy2);
 void attn_add_col_bwd(mg_ctx *c, float *db, float *db_lines, const float *dy);
 void attn_accum(mg_ctx *c, float *to, const float *x, int beta);

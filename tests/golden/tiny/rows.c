@@ -49,8 +49,8 @@ MG_KERNEL void rmsnorm(mg_ctx *c, float *y, const float *x, const float *w)
 }
 
 /* attn: rope, 2 x 32 x 2 x 3 x 8 elements
- *     y1 = x1*c - x2*n;
- *     y2 = x2*c + x1*n;
+ *     y1 = x1*cs - x2*sn;
+ *     y2 = x2*cs + x1*sn;
  */
 typedef struct {
     mg_ctx *c;
@@ -58,8 +58,8 @@ typedef struct {
     float *y2;
     const float *x1;
     const float *x2;
-    const float *c_;
-    const float *n;
+    const float *cs;
+    const float *sn;
 } attn_rope_arg;
 
 static void attn_rope_part(void *arg, int part)
@@ -75,16 +75,16 @@ static void attn_rope_part(void *arg, int part)
         float *y2 = a->y2 + r0 * 3072 + r1 * 96 + r2 * 48 + r3 * 16;
         const float *x1 = a->x1 + r0 * 4096 + r1 * 128 + r2 * 64 + r3 * 16;
         const float *x2 = a->x2 + r0 * 4096 + r1 * 128 + r2 * 64 + r3 * 16;
-        const float *c_ = a->c_ + r1 * 8;
-        const float *n = a->n + r1 * 8;
+        const float *cs = a->cs + r1 * 8;
+        const float *sn = a->sn + r1 * 8;
         {
             const int64_t i = 0;
             const f32v x1_i = f32_ld_n(x1 + i, 8);
             const f32v x2_i = f32_ld_n(x2 + i, 8);
-            const f32v c_i = f32_ld_n(c_ + i, 8);
-            const f32v n_i = f32_ld_n(n + i, 8);
-            const f32v y1_i = x1_i * c_i - x2_i * n_i;
-            const f32v y2_i = x2_i * c_i + x1_i * n_i;
+            const f32v cs_i = f32_ld_n(cs + i, 8);
+            const f32v sn_i = f32_ld_n(sn + i, 8);
+            const f32v y1_i = x1_i * cs_i - x2_i * sn_i;
+            const f32v y2_i = x2_i * cs_i + x1_i * sn_i;
             f32_st_n(y1 + i, y1_i, 8);
             f32_st_n(y2 + i, y2_i, 8);
         }
@@ -92,9 +92,9 @@ static void attn_rope_part(void *arg, int part)
 }
 
 MG_KERNEL void attn_rope(mg_ctx *c, float *y1, float *y2, const float *x1, const float *x2,
-                         const float *c_, const float *n)
+                         const float *cs, const float *sn)
 {
-    attn_rope_arg a = {c, y1, y2, x1, x2, c_, n};
+    attn_rope_arg a = {c, y1, y2, x1, x2, cs, sn};
     mg_par(c, 1, attn_rope_part, &a);
 }
 
@@ -661,15 +661,15 @@ MG_KERNEL void rmsnorm_bwd(mg_ctx *c, float *y, float *dw, float *z, float *dw_l
 }
 
 /* attn: rope_bwd, 2 x 32 x 2 x 3 x 8 elements
- *     dx2 = dy2*c - dy1*n;
- *     dx1 = dy2*n + dy1*c;
+ *     dx2 = dy2*cs - dy1*sn;
+ *     dx1 = dy2*sn + dy1*cs;
  */
 typedef struct {
     mg_ctx *c;
     float *dx1;
     float *dx2;
-    const float *c_;
-    const float *n;
+    const float *cs;
+    const float *sn;
     const float *dy1;
     const float *dy2;
 } attn_rope_bwd_arg;
@@ -685,28 +685,28 @@ static void attn_rope_bwd_part(void *arg, int part)
         const int64_t r0 = row / 192;
         float *dx1 = a->dx1 + r0 * 4096 + r1 * 128 + r2 * 64 + r3 * 16;
         float *dx2 = a->dx2 + r0 * 4096 + r1 * 128 + r2 * 64 + r3 * 16;
-        const float *c_ = a->c_ + r1 * 8;
-        const float *n = a->n + r1 * 8;
+        const float *cs = a->cs + r1 * 8;
+        const float *sn = a->sn + r1 * 8;
         const float *dy1 = a->dy1 + r0 * 3072 + r1 * 96 + r2 * 48 + r3 * 16;
         const float *dy2 = a->dy2 + r0 * 3072 + r1 * 96 + r2 * 48 + r3 * 16;
         {
             const int64_t i = 0;
-            const f32v c_i = f32_ld_n(c_ + i, 8);
-            const f32v n_i = f32_ld_n(n + i, 8);
+            const f32v cs_i = f32_ld_n(cs + i, 8);
+            const f32v sn_i = f32_ld_n(sn + i, 8);
             const f32v dy1_i = f32_ld_n(dy1 + i, 8);
             const f32v dy2_i = f32_ld_n(dy2 + i, 8);
-            const f32v dx2_i = dy2_i * c_i - dy1_i * n_i;
-            const f32v dx1_i = dy2_i * n_i + dy1_i * c_i;
+            const f32v dx2_i = dy2_i * cs_i - dy1_i * sn_i;
+            const f32v dx1_i = dy2_i * sn_i + dy1_i * cs_i;
             f32_st_n(dx1 + i, dx1_i, 8);
             f32_st_n(dx2 + i, dx2_i, 8);
         }
     }
 }
 
-MG_KERNEL void attn_rope_bwd(mg_ctx *c, float *dx1, float *dx2, const float *c_, const float *n,
+MG_KERNEL void attn_rope_bwd(mg_ctx *c, float *dx1, float *dx2, const float *cs, const float *sn,
                              const float *dy1, const float *dy2)
 {
-    attn_rope_bwd_arg a = {c, dx1, dx2, c_, n, dy1, dy2};
+    attn_rope_bwd_arg a = {c, dx1, dx2, cs, sn, dy1, dy2};
     mg_par(c, 1, attn_rope_bwd_part, &a);
 }
 
