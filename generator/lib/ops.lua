@@ -5,7 +5,7 @@
 local lib <const> = ...
 local core <const>, diag <const> = lib.core, lib.diag
 
-local ops = { blocks = {}, order = {}, fn = {}, value_meta = {} }
+local ops = { blocks = {}, order = {}, unary = {}, fn = {}, value_meta = {} }
 local Value <const> = ops.value_meta
 
 -- Flags of ValueFlags and OpFlags in megagen.h.
@@ -220,6 +220,7 @@ function ops.declare(name, b, user)
   ops.blocks[name] = b
   ops.order[#ops.order + 1] = name
   ops.fn[name] = op_function(b)
+  if b.body and b.sig:find "^x%[%.%.%] %-> y%[%.%.%]$" and not b.attrs then ops.unary[#ops.unary + 1] = name end
   return ops.fn[name]
 end
 

@@ -32,7 +32,7 @@ op "cross_entropy" {
   body = "l = lse(x, v); p = sum(where(index(v) == t, x, 0.0), v); loss = where(t >= 0, l - p + zloss * l * l, 0.0)",
 }
 
--- Activations. A name in mg.mlp's `act` is an op of this part.
+-- Activations. Each op x[..] -> y[..] can be `act` of mg.mlp.
 op "gelu" {
   doc = "x times the normal distribution function, exact (Hendrycks and Gimpel 2016)", sig = "x[..] -> y[..]",
   body = "y = 0.5 * x * (1 + erf(x * 0.70710678118654752))",

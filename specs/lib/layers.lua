@@ -92,11 +92,9 @@ function mg.linear(a, n, name)
   return l(a)
 end
 
-local acts <const> = { "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2", "silu", "tanh", "sigmoid" }
-
 constructor("mlp", {
   hidden = { type = "int", required = true, min = 1, shape = true, help = "size of the hidden layer" },
-  act = { type = "str", default = "gelu", one_of = acts, help = "activation" },
+  act = { type = "str", default = "gelu", one_of = ops.unary, help = "activation: an op x[..] -> y[..], yours too" },
   bias = { type = "bool", default = false, help = "biases on both matrices" },
   dropout = { type = "num", default = 0.0, min = 0, below = 1, help = "on the result" },
 }, function(cfg, x, c)
