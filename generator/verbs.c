@@ -38,6 +38,21 @@ static int list_specs(Arena *a)
     return n ? 0 : 3;
 }
 
+/* The text of a ready spec under a name of its own: what it makes must not land in the other's
+ * folder. */
+static const char *renamed(Arena *a, const char *text, const char *from, const char *name)
+{
+    const char *head = arena_fmt(a, "-- %s.lua:", from);
+    const char *body = strncmp(text, head, strlen(head)) == 0 ? text + strlen(head) : text;
+    const char *row = strstr(body, "\n  name");
+    const char *eq = row ? strchr(row, '=') : NULL;
+    const char *end = eq ? strstr(eq, ",\n") : NULL;
+    if (!end) {
+        return text;
+    }
+    return arena_fmt(a, "-- %s.lua:%.*s \"%s\"%s", name, (int)(eq + 1 - body), body, name, end);
+}
+
 /* megagen new NAME [--from SPEC]: writes NAME.lua, a copy of a ready spec. Never overwrites. */
 int verb_new(int argc, char **argv)
 {
@@ -60,6 +75,8 @@ int verb_new(int argc, char **argv)
         list_specs(a);
         return 2;
     }
+    text = renamed(a, text, from, name);
+    n = strlen(text);
     const char *path = arena_fmt(a, "%s.lua", name);
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     if (fd < 0 || write(fd, text, n) != (ssize_t)n || close(fd)) {

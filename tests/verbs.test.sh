@@ -8,6 +8,10 @@ cd "$T" || exit 1
 "$MEGAGEN" new mine >/dev/null 2>&1 && fail "new: overwrote mine.lua"
 "$MEGAGEN" new ../x >/dev/null 2>&1 && fail "new: took a path for a name"
 "$MEGAGEN" check mine.lua >/dev/null || fail "check of the new spec: exit $?"
+for from in $("$MEGAGEN" new --list); do
+    "$MEGAGEN" new "my-$from" --from "$from" >/dev/null || fail "new --from $from: exit $?"
+    "$MEGAGEN" check "my-$from.lua" --print-config | grep -q "^name *= *\"*my-$from" || fail "new --from $from: it is not named my-$from"
+done
 
 "$MEGAGEN" show mine.lua -p expand -o out >expand.mg || fail "show -p expand: exit $?"
 grep -q '^func block fwd' expand.mg || fail "show -p expand: no Func block"
