@@ -337,9 +337,9 @@ end
 
 local function with_number(name, x, k, reversed)
   k = k + 0.0
-  if name == "add" then return ops.fn.shift(x, { by = k }) end
+  if name == "add" then return ops.fn.offset(x, { by = k }) end
   if name == "mul" then return ops.fn.scale(x, { by = k }) end
-  if name == "sub" then return reversed and ops.fn.shift(ops.fn.neg(x), { by = k }) or ops.fn.shift(x, { by = -k }) end
+  if name == "sub" then return reversed and ops.fn.offset(ops.fn.neg(x), { by = k }) or ops.fn.offset(x, { by = -k }) end
   if not reversed then return ops.fn.scale(x, { by = 1.0 / k }) end
   return ops.fn.scale(ops.fn.recip(x), { by = k })
 end
