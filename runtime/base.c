@@ -482,5 +482,13 @@ void mg_arena_unmap(char *mem, uint64_t bytes)
 void mg_poison(mg_ctx *c, mg_region_kind region)
 {
     const mg_region *r = &c->model->region[region];
-    memset(c->mem + r->off, 0xff, r->bytes);
+    if (region != MG_GRADS) {
+        memset(c->mem + r->off, 0xff, r->bytes);
+        return;
+    }
+    for (int i = 0; i < c->model->nvar; i++) {
+        const mg_var *v = &c->model->var[i];
+        if (v->kind == MG_ACCUM)
+            memset(c->mem + v->off, 0xff, v->elems * (uint64_t)mg_dtype_of(v->dtype)->bytes);
+    }
 }

@@ -132,7 +132,8 @@ void mg_arena_unmap(char *mem, uint64_t bytes);
 /* Bytes that this process may still take, from the machine and its control group; 0 = unknown. */
 uint64_t mg_memory_free(void);
 
-/* Fills a region with bytes that are NaN in every float type. */
+/* Fills a region with bytes that are NaN in every float type; of the gradients only what a step
+ * writes, since the padding between tensors is zero and stays zero. */
 void mg_poison(mg_ctx *c, mg_region_kind region);
 
 /* ---- first values (init.c) ------------------------------------------------------------------- */
