@@ -3,7 +3,7 @@
 # limit: 150
 . tests/lib/test.sh
 CC=${CC:-cc}
-lib=$(ls -t build/*/libmg.a | head -1)
+lib=build/release/libmg.a
 
 # model SPEC NAME key=value...: $T/NAME with the program `check` in it
 model() {
