@@ -546,6 +546,15 @@ static const char *site_text(Fn *fn)
     return arena_fmt(fn->g->arena, "(uint32_t)k->%s", k);
 }
 
+/* Which trip this is, over all loops around: "i", "(i * 4 + j)". */
+static const char *trip_text(Fn *fn, const Scope *sc)
+{
+    if (!sc->up->up)
+        return sc->index;
+    return arena_fmt(fn->g->arena, "(%s * %d + %s)", trip_text(fn, sc->up),
+                     fn->g->node.at[sc->loop].trips, sc->index);
+}
+
 /* "NAME(a, b, c);" over as many lines as it takes to end before the margin; the note stands on the
  * last. */
 static void put_call(Fn *fn, Scope *sc, const char *name, const char *const *arg, u32 narg,
@@ -594,6 +603,8 @@ static void print_call(Fn *fn, Scope *sc, u32 node)
         vec_push(g->arena, &arg, beta);
     if (draws(g, node))
         vec_push(g->arena, &arg, site_text(fn));
+    if (draws(g, node) && sc->up)
+        vec_push(g->arena, &arg, trip_text(fn, sc));
     put_call(fn, sc, sym_str(g, g->inst.at[n.kern].name), arg.at, arg.n, node);
     fn->cf->flops += node_flops(g, node);
 }
@@ -806,6 +817,8 @@ const char *func_prototype(Graph *g, const Inst *inst)
         text_put(g->arena, &p.text, ", int beta");
     if (draws(g, inst->node))
         text_put(g->arena, &p.text, ", uint32_t site");
+    if (draws(g, inst->node) && g->func.at[n->func].role == ROLE_LOOP)
+        text_put(g->arena, &p.text, ", int trip");
     text_put(g->arena, &p.text, ")");
     return text_str(g->arena, &p.text);
 }
