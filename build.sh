@@ -228,6 +228,7 @@ install() { # packages
         read -r -p "Install them with ${root:+$root }apt-get? [Y/n] " answer
         case ${answer:-y} in [yY]*) ;; *) no_install "${list[@]}" ;; esac
     fi
+    say "installing (apt's own words are in build/apt.log)"
     # shellcheck disable=SC2086
     DEBIAN_FRONTEND=noninteractive $root $APT -qq "${list[@]}" >build/apt.log 2>&1 || {
         tail -5 build/apt.log >&2
@@ -278,7 +279,7 @@ verb_gather() {
         [ -z "$MISSING" ] || die 3 "gathered, but still missing: $MISSING (build/probe.log has the compiler's words)"
     fi
     verb_build
-    [ ! -x "$dir/bin/cc" ] || say "The C compiler is $dir/bin/cc: megagen needs CC=$dir/bin/cc, or $dir/bin on PATH."
+    [ ! -x "$dir/bin/cc" ] || say "megagen finds the C compiler there with: export PATH=\"$dir/bin:\$PATH\""
 }
 
 # A compiler that was unpacked rather than installed has to be told where its parts are.
@@ -489,15 +490,20 @@ verb_flags() { # what a test needs to compile against the tree, as shell assignm
     printf 'CC=%q AR=%q\nSTD=%q\nWARN=%q\nCFLAGS_LIBS=%q\nLDLIBS=%q\nLDLIBS_TEST=%q\n' "$CC" "$AR" "$STD" "$WARN" "$CFLAGS_LIBS" "$LDLIBS" "$LDLIBS_TEST"
 }
 
+# CC is a list of words and its path is relative when it is a gathered one: what runs in other folders finds it on PATH.
+export_cc() {
+    case $CC in build/gathered/*) export PATH="$(readlink build/gathered)/bin:$PATH" CC=cc ;; *) export CC ;; esac
+}
+
 verb_demo() {
     verb_build
-    export CC
+    export_cc
     exec bash examples/demo.sh "$@"
 }
 
 verb_test() {
     verb_build
-    export CC
+    export_cc
     exec bash tests/run.sh "$@"
 }
 

@@ -35,14 +35,17 @@ kjv_fetch() {
     ! { [ -f "$cache/kjv.txt" ] && kjv_whole "$cache/kjv.txt"; } || return 0
     command -v apt-get >/dev/null 2>&1 && command -v dpkg >/dev/null 2>&1 || return 1
     local tmp lib
+    local -a opt=()
     mkdir -p "$cache"
     tmp=$(mktemp -d "$cache/unpack.XXXXXX")
-    lib=$(apt-cache depends bible-kjv 2>/dev/null | sed -n 's/.*Depends: \(libreadline[^ ]*\).*/\1/p' | sed q)
-    (
-        cd "$tmp"
-        apt-get download -qq bible-kjv bible-kjv-text ${lib:+"$lib"} ||
-            { [ "$(id -u)" = 0 ] && apt-get update -qq && apt-get download -qq bible-kjv bible-kjv-text; }
-    ) >/dev/null 2>&1 || { rm -rf "$tmp" && return 1; }
+    if ! apt-cache show bible-kjv-text >/dev/null 2>&1; then # no package lists here: lists of our own, which need no root
+        mkdir -p "$tmp/lists/partial" "$tmp/apt/archives/partial"
+        opt=(-o "Dir::State::Lists=$tmp/lists" -o "Dir::Cache=$tmp/apt")
+        apt-get "${opt[@]}" update -qq >/dev/null 2>&1 || true
+    fi
+    lib=$(apt-cache "${opt[@]}" depends bible-kjv 2>/dev/null | sed -n 's/.*Depends: \(libreadline[^ ]*\).*/\1/p' | sed q)
+    (cd "$tmp" && apt-get "${opt[@]}" download -qq bible-kjv bible-kjv-text ${lib:+"$lib"}) >/dev/null 2>&1 ||
+        { rm -rf "$tmp" && return 1; }
     for p in "$tmp"/*.deb; do dpkg -x "$p" "$tmp"; done
     LD_LIBRARY_PATH=$(echo "$tmp"/usr/lib/*-linux-gnu:"$tmp"/lib/*-linux-gnu | tr ' ' :) \
         "$tmp/usr/bin/bible" -p "$tmp/usr/lib/" -f 'gen1:1-rev22:21' >"$tmp/kjv.txt" 2>/dev/null || true

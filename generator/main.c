@@ -154,6 +154,9 @@ static int child_status(int status)
         return WEXITSTATUS(status);
     }
     int sig = WTERMSIG(status);
+    if (sig == SIGPIPE) { /* `| head` has read enough */
+        return 7;
+    }
     if (sig == SIGXCPU || sig == SIGKILL) {
         fprintf(stderr, "megagen: the spec ran for more than %d s; a loop without end?\n",
                 LIMIT_SECONDS);

@@ -10,7 +10,8 @@ cd "$T" || exit 1
 "$MEGAGEN" check mine.lua >/dev/null || fail "check of the new spec: exit $?"
 for from in $("$MEGAGEN" new --list); do
     "$MEGAGEN" new "my-$from" --from "$from" >/dev/null || fail "new --from $from: exit $?"
-    "$MEGAGEN" check "my-$from.lua" --print-config | grep -q "^name *= *\"*my-$from" || fail "new --from $from: it is not named my-$from"
+    "$MEGAGEN" check "my-$from.lua" --print-config >config || fail "check of my-$from.lua: exit $?"
+    grep -q "^name *= *my-$from " config || fail "new --from $from: it is not named my-$from"
 done
 
 "$MEGAGEN" show mine.lua -p expand -o out >expand.mg || fail "show -p expand: exit $?"
@@ -18,12 +19,12 @@ grep -q '^func block fwd' expand.mg || fail "show -p expand: no Func block"
 grep -q ' fused ' expand.mg && fail "show -p expand: a fused node before pass fuse"
 
 "$MEGAGEN" mine.lua >first || fail "build: exit $?"
-line=$(grep -n 'block_fwd(mg_ctx' out/tiny/funcs.c | cut -d: -f1)
-call=$(awk -v n="$line" 'NR > n && /_mm\(c, /{ print NR; exit }' out/tiny/funcs.c)
-"$MEGAGEN" why "out/tiny/funcs.c:$call" >why || fail "why: exit $?"
+line=$(grep -n 'block_fwd(mg_ctx' out/mine/funcs.c | cut -d: -f1)
+call=$(awk -v n="$line" 'NR > n && /_mm\(c, /{ print NR; exit }' out/mine/funcs.c)
+"$MEGAGEN" why "out/mine/funcs.c:$call" >why || fail "why: exit $?"
 grep -Eq '^spec +.*mine.lua:[0-9]+$' why || fail "why: no spec line in: $(cat why)"
 grep -Eq '^pass +expand$' why || fail "why: the matmul is not of pass expand: $(cat why)"
-"$MEGAGEN" why out/tiny/funcs.c:999999 >/dev/null 2>&1 && fail "why: knows a line that is not there"
+"$MEGAGEN" why out/mine/funcs.c:999999 >/dev/null 2>&1 && fail "why: knows a line that is not there"
 
 "$MEGAGEN" explain E0107 >text
 grep -q '//' text || fail "explain E0107: no remedy"
