@@ -47,7 +47,7 @@ kjv_fetch() {
     (cd "$tmp" && apt-get "${opt[@]}" download -qq bible-kjv bible-kjv-text ${lib:+"$lib"}) >/dev/null 2>&1 ||
         { rm -rf "$tmp" && return 1; }
     for p in "$tmp"/*.deb; do dpkg -x "$p" "$tmp"; done
-    LD_LIBRARY_PATH=$(echo "$tmp"/usr/lib/*-linux-gnu:"$tmp"/lib/*-linux-gnu | tr ' ' :) \
+    LD_LIBRARY_PATH=$(echo "$tmp"/usr/lib/*-linux-gnu "$tmp"/lib/*-linux-gnu | tr " " :) \
         "$tmp/usr/bin/bible" -p "$tmp/usr/lib/" -f 'gen1:1-rev22:21' >"$tmp/kjv.txt" 2>/dev/null || true
     kjv_whole "$tmp/kjv.txt" && mv "$tmp/kjv.txt" "$cache/kjv.txt"
     rm -rf "$tmp"
