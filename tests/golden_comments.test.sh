@@ -6,7 +6,7 @@
 : "${CC:=cc}"
 "$MEGAGEN" show tests/golden/tiny.lua -p fuse >"$T/plain.mg"
 bad='x*/ int oops; /*??/%s'
-sed -e "s|path=ln_1|path=\"$bad\"|g; s|path=mlp|path=\"$bad\"|g; s|name=tiny|name=\"$bad\"|" "$T/plain.mg" >"$T/bad.mg"
+sed -E "s~path=(ln_1|attn) ~path=\"$bad\" ~g; s~name=tiny~name=\"$bad\"~" "$T/plain.mg" >"$T/bad.mg"
 [ "$(grep -c 'int oops' "$T/bad.mg")" -gt 20 ] || fail "nothing changed"
 "$MEGAGEN" show "$T/bad.mg" -p tune..emit -o "$T/out" >/dev/null || fail "refused"
 flags=$(sed -n 's/^flags="\(.*\)"/\1/p' "$T/out/build.sh")
