@@ -3,7 +3,7 @@
 # limit: 120
 . tests/lib/test.sh
 CC=${CC:-cc}
-lib=$(ls -t build/*/libmg.a | head -1)
+lib=build/release/libmg.a
 mkdir -p "$T/home"
 cp -r generator kernels specs templates runtime "$T/home/"
 drop='    logits = op.dropout(logits, { p = 0.3 })'
