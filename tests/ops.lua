@@ -2,6 +2,7 @@
 --
 --   value   generated code, at odd sizes in f64 and f32, against the ref of the block
 --   slope   generated code of the derived backward (or of NAME_bwd) in f64 against central differences of the ref
+--   beta    the same backward with its results added to variables: over them, then to what is there
 --   split   each dim of the signature cut in two, by the ref: it passes through, or leaves a partial sum, or is whole
 --
 -- `gen` is the door to the generator; `only` names the ops asked for. The chunk returns how many checks failed.
@@ -142,7 +143,7 @@ local function new_dims(b)
   return new
 end
 
-local function add(b, size, dtype, list)
+local function add(b, size, dtype, list, accum)
   local ins, outs, given = {}, nil, { table.unpack(list) }
   for i, p in ipairs(b.ins) do ins[i] = type_of(p, size, dtype) end
   local new = new_dims(b)
@@ -153,7 +154,7 @@ local function add(b, size, dtype, list)
     outs = {}
     for i, p in ipairs(b.outs) do outs[i] = type_of(p, size, dtype) end
   end
-  return gen.add(b.name, ins, given, outs)
+  return gen.add(b.name, ins, given, outs, accum)
 end
 
 -- ---- comparison ---------------------------------------------------------------------------------------------------------
@@ -230,7 +231,7 @@ local function backward(b, case)
         seen[d] = true
       end
     end
-    return { program = gen.add(name, types, given, outs), ins = ins, to = to }
+    return { program = gen.add(name, types, given, outs), adds = gen.add(name, types, given, outs, true), ins = ins, to = to }
   end
   local back = interp.blocks[b.name .. "_bwd"]
   if not back then return end
@@ -244,7 +245,10 @@ local function backward(b, case)
     end
   end
   local _, list = attrs(back)
-  return { program = add(back, case.size, case.dtype, list), ins = ins, to = to }
+  local program = add(back, case.size, case.dtype, list)
+  -- Kernels with several results (attention) write activations, never variables: they take no beta.
+  local adds = #back.outs == 1 and add(back, case.size, case.dtype, list, true)
+  return { program = program, adds = adds, ins = ins, to = to }
 end
 
 local function check_slopes(b, case)
@@ -252,6 +256,19 @@ local function check_slopes(b, case)
   for j, k in ipairs(case.back.to) do
     local d = differ(got[j], slopes(b, case, k), 1e-6)
     report(b.name, "slope", not d, ("cotangent of %s %s"):format(b.ins[k].name, d))
+  end
+end
+
+local function check_beta(b, case)
+  if not case.back.adds then return end
+  local plain = gen.run(case.back.program, case.back.ins)
+  local over = gen.run(case.back.adds, case.back.ins)
+  local more = gen.run(case.back.adds, case.back.ins, plain)
+  for j, t in ipairs(plain) do
+    local twice = {}
+    for i, x in ipairs(t) do twice[i] = 2 * x end
+    local d = over[j] and (differ(over[j], t, 1e-14) or differ(more[j], twice, 1e-14))
+    if over[j] then report(b.name, "beta", not d, ("result %d %s"):format(j, d)) end
   end
 end
 
@@ -356,10 +373,13 @@ for _, v in ipairs(variants) do
   gen.compile()
   for _, case in ipairs(cases) do
     check_values(case.b, case, v.tol)
-    if case.back then check_slopes(case.b, case) end
+    if case.back then
+      check_slopes(case.b, case)
+      check_beta(case.b, case)
+    end
   end
 end
 
-for _, what in ipairs { "value", "slope", "split" } do print(("%-6s %4d checks"):format(what, checks[what] or 0)) end
+for _, what in ipairs { "value", "slope", "beta", "split" } do print(("%-6s %4d checks"):format(what, checks[what] or 0)) end
 print(bad .. " failed")
 return bad

@@ -21,7 +21,8 @@
 enum { PORTS = 24, PROGRAMS = 512 };
 
 typedef struct {
-    u32 func, in[PORTS], nin, out[PORTS], nout;
+    u32 func, in[PORTS], nin;
+    bool accum; /* results are added to variables                                              */
 } Program;
 
 static Graph *g;
@@ -116,7 +117,21 @@ static u32 types_arg(lua_State *L, int at, Type *type, bool *absent)
     return n;
 }
 
-/* add(op, operand types, attributes, result types or nil) -> program */
+static void add_results(Program *p, u32 node)
+{
+    for (u32 i = 0; i < g->node.at[node].nout; i++) {
+        u32 v = g->node.at[node].out + i;
+        if (p->accum) {
+            Sym name = sym_fmt(g, "w%u.grad", i);
+            node_accum(g, p->func, formal_find(g, p->func, name, g->value.at[v].type, VAR_ACCUM),
+                       v);
+        } else {
+            vec_push(g->arena, &g->func.at[p->func].out, v);
+        }
+    }
+}
+
+/* add(op, operand types, attributes, result types or nil, accumulate) -> program */
 static int l_add(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
@@ -139,8 +154,8 @@ static int l_add(lua_State *L)
     u32 node = nout ? node_add_typed(g, p->func, op, arg, nin, attr, nattr, out, nout)
                     : node_add(g, p->func, op, arg, nin, attr, nattr);
     g->node.at[node].path = sym(g, "m");
-    for (u32 i = 0; i < g->node.at[node].nout; i++)
-        vec_push(g->arena, &g->func.at[p->func].out, g->node.at[node].out + i);
+    p->accum = lua_toboolean(L, 5);
+    add_results(p, node);
     lua_pushinteger(L, (lua_Integer)nprog++);
     return 1;
 }
@@ -207,7 +222,7 @@ static void program_text(Text *t, u32 k)
     for (u32 i = 0; i < f->node.n; i++) {
         const Node *n = &g->node.at[f->node.at[i]];
         const char *name = arena_fmt(g->arena, "p%u_%u", k, i);
-        if (!n->kern)
+        if (!n->kern || node_is(g, f->node.at[i], "accum"))
             continue;
         kernel_text(t, f->node.at[i], name);
         text_fmt(g->arena, t,
@@ -221,7 +236,8 @@ static void program_text(Text *t, u32 k)
                 text_fmt(g->arena, t, ", p[%u]", n->nout + a);
         }
         bool rand = n->body && body_has_rand(g->body.at[n->body]);
-        text_fmt(g->arena, t, "%s);\n}\n\n", rand ? ", 7" : "");
+        const char *beta = node_adds(g, f->node.at[i]) ? ", c->scalar.micro" : "";
+        text_fmt(g->arena, t, "%s%s);\n}\n\n", beta, rand ? ", 7" : "");
     }
 }
 
@@ -292,7 +308,7 @@ static void set(void *p, u8 dtype, u64 i, f64 x)
         ((float *)p)[i] = (float)x;
 }
 
-static void call(const Program *p, u32 k, void **mem)
+static void call(const Program *p, u32 k, void **mem, bool beta)
 {
     const Func *f = &g->func.at[p->func];
     for (u32 i = 0; i < f->node.n; i++) {
@@ -311,12 +327,38 @@ static void call(const Program *p, u32 k, void **mem)
         void (*fn)(mg_ctx *, void **);
         *(void **)&fn = dlsym(so, name);
         mg_ctx c = {.scalar = scalars};
+        c.scalar.micro = beta;
         if (fn)
             fn(&c, ptr);
     }
 }
 
-/* run(program, flat lists of the operands that are there) -> flat lists of the results */
+/* The values whose content is the results of p: outs, or what its producer adds to a variable. */
+static u32 results(const Program *p, u32 *value)
+{
+    const Func *f = &g->func.at[p->func];
+    u32 n = 0;
+    for (u32 i = 0; !p->accum && i < f->out.n; i++)
+        value[n++] = f->out.at[i];
+    for (u32 i = 0; p->accum && i < f->node.n; i++) {
+        u32 node = f->node.at[i], v = g->arg.at[g->node.at[node].in];
+        if (node_is(g, node, "accum"))
+            value[n++] = value_sink(g, v) == node ? v : 0; /* 0: a copy adds, another kernel   */
+    }
+    return n;
+}
+
+static void put_list(lua_State *L, void *mem, u32 v)
+{
+    for (u64 e = 0; e < elems(v); e++) {
+        lua_rawgeti(L, -1, (lua_Integer)e + 1);
+        set(mem, g->value.at[v].type.dtype, e, lua_tonumber(L, -1));
+        lua_pop(L, 1);
+    }
+}
+
+/* run(program, flat lists of the operands that are there, lists to add to or nil) -> flat lists of
+ * the results, false for those that no kernel of the program adds itself */
 static int l_run(lua_State *L)
 {
     u32 k = (u32)luaL_checkinteger(L, 1), first = g->value.n, last = 0;
@@ -332,18 +374,25 @@ static int l_run(lua_State *L)
     }
     for (u32 i = 0; i < p->nin; i++) {
         lua_rawgeti(L, 2, (lua_Integer)i + 1);
-        for (u64 e = 0; e < elems(p->in[i]); e++) {
-            lua_rawgeti(L, -1, (lua_Integer)e + 1);
-            set(mem[p->in[i]], g->value.at[p->in[i]].type.dtype, e, lua_tonumber(L, -1));
-            lua_pop(L, 1);
-        }
+        put_list(L, mem[p->in[i]], p->in[i]);
         lua_pop(L, 1);
     }
-    call(p, k, mem);
-    const Func *f = &g->func.at[p->func];
+    u32 out[PORTS], nout = results(p, out);
+    for (u32 i = 0; lua_istable(L, 3) && i < nout; i++) {
+        lua_rawgeti(L, 3, (lua_Integer)i + 1);
+        if (out[i])
+            put_list(L, mem[out[i]], out[i]);
+        lua_pop(L, 1);
+    }
+    call(p, k, mem, lua_istable(L, 3));
     lua_newtable(L);
-    for (u32 i = 0; i < f->out.n; i++) {
-        u32 v = f->out.at[i];
+    for (u32 i = 0; i < nout; i++) {
+        u32 v = out[i];
+        if (!v) {
+            lua_pushboolean(L, 0);
+            lua_rawseti(L, -2, (lua_Integer)i + 1);
+            continue;
+        }
         lua_newtable(L);
         for (u64 e = 0; e < elems(v); e++) {
             lua_pushnumber(L, get(mem[v], g->value.at[v].type.dtype, e));
