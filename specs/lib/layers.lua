@@ -290,7 +290,7 @@ local function chunk_size(n, limit)
   return low
 end
 
-local LOGITS <const> = 4 << 20 -- elements of one chunk of logits
+local LOGITS <const> = 16 << 20 -- elements of one chunk of logits: a smaller chunk reads the table once more
 local ROWS_MIN <const> = 64
 
 -- Sums of the cross-entropy and of the targets. The logits exist for one chunk of tokens only.
