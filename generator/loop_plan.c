@@ -52,6 +52,59 @@ i64 loop_rand_stride(const Gen *e, u32 dims, u32 dim)
     return s;
 }
 
+/* Trips of all loops around the node, 0 outside of loops. */
+static i64 trips_around(const Gen *e)
+{
+    const Graph *g = e->g;
+    i64 trips = 0;
+    for (u32 f = e->nd->func, at = 0; g->func.at[f].role == ROLE_LOOP; f = g->node.at[at].func) {
+        at = 1;
+        while (at < g->node.n && (g->node.at[at].body != f || !node_is(g, at, "loop"))) {
+            at++;
+        }
+        if (at == g->node.n) {
+            break; /* a body that no loop runs, in tests                                       */
+        }
+        trips = (trips ? trips : 1) * g->node.at[at].trips;
+    }
+    return trips;
+}
+
+bool loop_has_trip(const Gen *e)
+{
+    return body_has_rand(e->b) && e->g->func.at[e->nd->func].role == ROLE_LOOP;
+}
+
+/* Elements between the first rows of two samples, 0: the numbers are the same in every sample. A
+ * micro batch has them row-major; in a loop its trips are the outermost dim. */
+i64 loop_rand_sample(const Gen *e, const BodyNode *n)
+{
+    i64 trips = trips_around(e), all = trips, rows = e->g->cfg.micro > 0 ? e->g->cfg.micro : 1;
+    bool batch = false;
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        const char *name = sym_str(e->g, e->b->dim[i].name);
+        bool b = strcmp(name, "b") == 0, t = strcmp(name, "t") == 0;
+        if (!(n->dims & (1u << i))) {
+            continue;
+        }
+        if (!trips && (b || t)) {
+            return loop_rand_stride(e, n->dims, i) * (t ? e->g->cfg.seq : 1);
+        }
+        batch = batch || b || t || strcmp(name, "n") == 0;
+        all *= e->g->dim.at[e->b->dim[i].dim].size;
+    }
+    return batch ? all / rows : 0;
+}
+
+i64 loop_rand_elems(const Gen *e, u32 dims)
+{
+    i64 n = 1;
+    for (u32 i = 0; i < e->b->ndim; i++) {
+        n *= dims & (1u << i) ? e->g->dim.at[e->b->dim[i].dim].size : 1;
+    }
+    return n;
+}
+
 bool loop_is_partial(const Body *b, u32 out)
 {
     return b->out.at[out].node == 0;

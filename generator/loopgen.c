@@ -209,59 +209,6 @@ static u32 level_of(u8 fn)
                                           : 5;
 }
 
-/* Trips of all loops around the node, 0 outside of loops. */
-static i64 trips_around(const Gen *e)
-{
-    const Graph *g = e->g;
-    i64 trips = 0;
-    for (u32 f = e->nd->func, at = 0; g->func.at[f].role == ROLE_LOOP; f = g->node.at[at].func) {
-        at = 1;
-        while (at < g->node.n && (g->node.at[at].body != f || !node_is(g, at, "loop"))) {
-            at++;
-        }
-        if (at == g->node.n) {
-            break; /* a body that no loop runs, in tests                                       */
-        }
-        trips = (trips ? trips : 1) * g->node.at[at].trips;
-    }
-    return trips;
-}
-
-static bool has_trip(const Gen *e)
-{
-    return body_has_rand(e->b) && e->g->func.at[e->nd->func].role == ROLE_LOOP;
-}
-
-/* Elements between the first rows of two samples, 0: the numbers are the same in every sample. A
- * micro batch has them row-major; in a loop its trips are the outermost dim. */
-static i64 sample_stride(const Gen *e, const BodyNode *n)
-{
-    i64 trips = trips_around(e), all = trips, rows = e->g->cfg.micro > 0 ? e->g->cfg.micro : 1;
-    bool batch = false;
-    for (u32 i = 0; i < e->b->ndim; i++) {
-        const char *name = sym_str(e->g, e->b->dim[i].name);
-        bool b = strcmp(name, "b") == 0, t = strcmp(name, "t") == 0;
-        if (!(n->dims & (1u << i))) {
-            continue;
-        }
-        if (!trips && (b || t)) {
-            return loop_rand_stride(e, n->dims, i) * (t ? e->g->cfg.seq : 1);
-        }
-        batch = batch || b || t || strcmp(name, "n") == 0;
-        all *= e->g->dim.at[e->b->dim[i].dim].size;
-    }
-    return batch ? all / rows : 0;
-}
-
-static i64 elements_of(const Gen *e, u32 dims)
-{
-    i64 n = 1;
-    for (u32 i = 0; i < e->b->ndim; i++) {
-        n *= dims & (1u << i) ? e->g->dim.at[e->b->dim[i].dim].size : 1;
-    }
-    return n;
-}
-
 static void put_rand(Gen *e, const BodyNode *n, bool vector)
 {
     u32 site = (u32)hash_bytes(sym_str(e->g, n->name), strlen(sym_str(e->g, n->name)), 0);
@@ -279,13 +226,13 @@ static void put_rand(Gen *e, const BodyNode *n, bool vector)
             any = true;
         }
     }
-    i64 sample = sample_stride(e, n);
-    if (sample) {
-        PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "", (long long)sample);
+    if (loop_rand_sample(e, n)) {
+        PUT(e, "%sa->c->scalar.sample * %lld", any ? " + " : "", (long long)loop_rand_sample(e, n));
         any = true;
     }
-    if (has_trip(e)) {
-        PUT(e, "%s(int64_t)a->trip * %lld", any ? " + " : "", (long long)elements_of(e, n->dims));
+    if (loop_has_trip(e)) {
+        PUT(e, "%s(int64_t)a->trip * %lld", any ? " + " : "",
+            (long long)loop_rand_elems(e, n->dims));
         any = true;
     }
     PUT(e, "%s), (uint32_t)a->c->scalar.step, %u)",
@@ -755,8 +702,9 @@ static void args_print(Gen *e)
             sym_str(e->g, p->name));
     }
     PUT(e, "%s%s\n} %s_arg;\n\n", has_beta(e) ? "\n    int beta;" : "",
-        has_site(e) ? has_trip(e) ? "\n    uint32_t site;\n    int trip;" : "\n    uint32_t site;"
-                    : "",
+        has_site(e)
+            ? loop_has_trip(e) ? "\n    uint32_t site;\n    int trip;" : "\n    uint32_t site;"
+            : "",
         e->name);
 }
 
@@ -1158,7 +1106,7 @@ static void launcher_print(Gen *e)
     PUT(e, "MG_KERNEL void %s(mg_ctx *c", e->name);
     params_print(e, ", ", false);
     PUT(e, "%s%s%s)", has_beta(e) ? ", int beta" : "", has_site(e) ? ", uint32_t site" : "",
-        has_trip(e) ? ", int trip" : "");
+        loop_has_trip(e) ? ", int trip" : "");
     e->t = &init;
     PUT(e, "    %s_arg a = {c", e->name);
     for (u32 i = 0; i < e->b->out.n + e->b->in.n; i++) {
@@ -1166,7 +1114,7 @@ static void launcher_print(Gen *e)
         PUT(e, ", %s", sym_str(e->g, loop_port(e, !last, last ? i - e->b->out.n : i)->name));
     }
     PUT(e, "%s%s%s};", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "",
-        has_trip(e) ? ", trip" : "");
+        loop_has_trip(e) ? ", trip" : "");
     e->t = out;
     wrapped_put(e, text_str(e->g->arena, &head), indent < 60 ? indent : 8);
     PUT(e, "\n{\n");

@@ -54,6 +54,9 @@ void loop_plan(Gen *e);
 i64 loop_stride(const Gen *e, bool out, u32 i, u32 dim);
 /* Row-major over the logical dims of a node: the order of random numbers. */
 i64 loop_rand_stride(const Gen *e, u32 dims, u32 dim);
+i64 loop_rand_sample(const Gen *e, const BodyNode *n);
+i64 loop_rand_elems(const Gen *e, u32 dims);
+bool loop_has_trip(const Gen *e); /* takes `int trip`: it draws, in a loop body */
 const BodyPort *loop_port(const Gen *e, bool out, u32 i);
 bool loop_is_partial(const Body *b, u32 out);
 u32 loop_reduced(const Body *b);
