@@ -447,3 +447,28 @@ void loop_plan(Gen *e)
         e->uses[e->b->out.at[k].node] += e->out[k].adds || e->out[k].kind == OUT_SOME ? 2 : 1;
     }
 }
+
+/* What the kernel computes, above its text. */
+void loop_comment(Gen *e)
+{
+    Text t = {0};
+    body_print(e->g, e->g->body.at[e->nd->body], &t);
+    const char *path = sym_str(e->g, e->nd->path), *gap = ", ";
+    text_fmt(e->g->arena, e->t, "/* %s%s%s", comment_safe(e->g, path), *path ? ": " : "",
+             comment_safe(e->g, node_ops(e->g, e->node)));
+    for (u32 i = 0; i < e->nrow; i++) {
+        text_fmt(e->g->arena, e->t, "%s%lld", gap, (long long)e->row[i].size);
+        gap = " x ";
+    }
+    if (e->n > 1 || e->nrow) {
+        text_fmt(e->g->arena, e->t, "%s%lld elements", gap, (long long)e->n);
+    }
+    text_fmt(e->g->arena, e->t, "\n");
+    for (const char *s = text_str(e->g->arena, &t); *s;) {
+        int n = (int)strcspn(s, "\n");
+        text_fmt(e->g->arena, e->t, " *     %s\n",
+                 comment_safe(e->g, arena_fmt(e->g->arena, "%.*s", n, s)));
+        s += n + (s[n] == '\n');
+    }
+    text_fmt(e->g->arena, e->t, " */\n");
+}

@@ -1078,26 +1078,6 @@ static void lines_print(Gen *e, u32 k)
     }
 }
 
-/* A long line, broken at its commas. */
-static void wrapped_put(Gen *e, const char *line, u32 indent)
-{
-    u32 col = 0;
-    while (*line) {
-        const char *comma = strstr(line, ", ");
-        u32 n = comma ? (u32)(comma - line) + 1 : (u32)strlen(line);
-        if (col && col + n > 98) {
-            PUT(e, "\n%*s", (int)indent, "");
-            col = indent;
-            u32 blank = *line == ' ';
-            line += blank;
-            n -= blank;
-        }
-        PUT(e, "%.*s", (int)n, line);
-        col += n;
-        line += n;
-    }
-}
-
 static void launcher_print(Gen *e)
 {
     Text *out = e->t, head = {0}, init = {0};
@@ -1116,9 +1096,9 @@ static void launcher_print(Gen *e)
     PUT(e, "%s%s%s};", has_beta(e) ? ", beta" : "", has_site(e) ? ", site" : "",
         loop_has_trip(e) ? ", trip" : "");
     e->t = out;
-    wrapped_put(e, text_str(e->g->arena, &head), indent < 60 ? indent : 8);
+    c_wrap_commas(e->g, e->t, text_str(e->g->arena, &head), indent < 60 ? indent : 8);
     PUT(e, "\n{\n");
-    wrapped_put(e, text_str(e->g->arena, &init), 8);
+    c_wrap_commas(e->g, e->t, text_str(e->g->arena, &init), 8);
     PUT(e, "\n");
     PUT(e, "    mg_par(c, %lld, %s_part, &a);\n", (long long)e->parts, e->name);
     for (u32 k = 0; k < e->b->out.n; k++) {
@@ -1130,57 +1110,6 @@ static void launcher_print(Gen *e)
     PUT(e, "}\n");
 }
 
-static void comment_print(Gen *e)
-{
-    Text t = {0};
-    body_print(e->g, e->g->body.at[e->nd->body], &t);
-    const char *path = sym_str(e->g, e->nd->path), *gap = ", ";
-    PUT(e, "/* %s%s%s", comment_safe(e->g, path), *path ? ": " : "",
-        comment_safe(e->g, node_ops(e->g, e->node)));
-    for (u32 i = 0; i < e->nrow; i++) {
-        PUT(e, "%s%lld", gap, (long long)e->row[i].size);
-        gap = " x ";
-    }
-    if (e->n > 1 || e->nrow) {
-        PUT(e, "%s%lld elements", gap, (long long)e->n);
-    }
-    PUT(e, "\n");
-    for (const char *s = text_str(e->g->arena, &t); *s;) {
-        int n = (int)strcspn(s, "\n");
-        PUT(e, " *     %s\n", comment_safe(e->g, arena_fmt(e->g->arena, "%.*s", n, s)));
-        s += n + (s[n] == '\n');
-    }
-    PUT(e, " */\n");
-}
-
-/* Where a line of C may be broken to leave `room`: behind a comma or an operator. 0: nowhere. */
-static u32 break_at(const char *line, u32 room, u32 indent)
-{
-    for (u32 i = room; i-- > indent + 20;) {
-        if (line[i] == ' ' && strchr(",+-*/=?:<>&|", line[i - 1])) {
-            return i;
-        }
-    }
-    return 0;
-}
-
-/* The text with its long lines broken; comments stay as they are. */
-static void wrapped_lines(Gen *e, const char *s)
-{
-    while (*s) {
-        u32 n = (u32)strcspn(s, "\n"), indent = (u32)strspn(s, " "), room = 100, cut;
-        bool code = s[indent] != '*' && s[indent] != '/';
-        for (u32 at = indent; code && n > room && (cut = break_at(s, room, at)) != 0; at = 0) {
-            PUT(e, "%.*s\n%*s", (int)cut, s, (int)indent + 4, "");
-            s += cut + 1;
-            n -= cut + 1;
-            room = 100 - indent - 4;
-        }
-        PUT(e, "%.*s%s", (int)n, s, s[n] ? "\n" : "");
-        s += n + (s[n] != 0);
-    }
-}
-
 void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
 {
     const Node *nd = &g->node.at[node];
@@ -1188,13 +1117,12 @@ void loopgen_node(Graph *g, u32 node, const char *name, Text *out)
     Gen e = {.g = g, .node = node, .nd = nd, .name = name, .t = &text};
     loop_plan(&e);
     choose_names(&e);
-    comment_print(&e);
+    loop_comment(&e);
     args_print(&e);
     if (has_group(&e)) {
         segments_print(&e);
     }
     worker_print(&e);
     launcher_print(&e);
-    e.t = out;
-    wrapped_lines(&e, text_str(g->arena, &text));
+    c_wrap(g, text_str(g->arena, &text), out);
 }

@@ -49,6 +49,7 @@ typedef struct {
 
 /* Fill everything but names and text state. */
 void loop_plan(Gen *e);
+void loop_comment(Gen *e);
 
 /* Elements from one index of a body dim to the next in a port's window; 0 if the value lacks it. */
 i64 loop_stride(const Gen *e, bool out, u32 i, u32 dim);

@@ -672,6 +672,8 @@ const char *node_weight(Graph *g, u32 node); /* of a matmul: the weight it reads
 const char *node_place(Graph *g, u32 node); /* "attn.wqkv", "ln_1": the weight of a product, else the module */
 const char *node_name(Graph *g, u32 node);  /* "attn_qkv_mm": what it computes where; not unique */
 Sym func_c_name(Graph *g, u32 func);        /* "block_fwd" */
+void c_wrap(Graph *g, const char *s, Text *out);   /* wrap.c: C text with its long lines broken */
+void c_wrap_commas(Graph *g, Text *out, const char *line, u32 indent); /* one long list      */
 const char *comment_safe(Graph *g, const char *s); /* no byte of s ends or opens a comment     */
 const char *c_string(Graph *g, const char *s); /* s as a C literal that nothing in it can end  */
 Sym c_name(Graph *g, const char *s);        /* s as a C identifier, no keyword and none of our own names */

@@ -170,7 +170,7 @@ static const char *product_base(Graph *g, u32 node)
     return *place ? short_path(place) : "product";
 }
 
-/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_2_rmsnorm_bwd, attention. */
+/* What a node computes where: attn_qkv_mm, mlp_down_dw, attn_rope, ln_1_rmsnorm, attention. */
 const char *node_name(Graph *g, u32 node)
 {
     const Node *n = &g->node.at[node];
