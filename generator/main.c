@@ -5,6 +5,7 @@
  * ends. The parent relays its exit code, then runs the C compiler without those limits.
  */
 #include "megagen.h"
+#include "base.h"
 #include "mg.h"
 
 #include <assert.h>
@@ -443,6 +444,8 @@ static int verb_help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    mg_std_open();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a full disk: EFBIG */
     if (argc < 2) {
         return usage("no spec given", NULL);
     }

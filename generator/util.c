@@ -371,7 +371,7 @@ int file_write_changed(const char *path, const void *data, u64 n)
 
 /* ---- diagnostics ----------------------------------------------------------------------------- */
 
-enum { SHOWN_MAX = 160 };
+enum { SHOWN_MAX = 160, CODE_WRITE = 793 };
 
 /* The line of the source with a caret below; nothing if the file cannot be read any more. */
 static void print_source(Graph *g, Loc loc)
@@ -461,17 +461,26 @@ void warn(Graph *g, Loc loc, u32 code, const char *fmt, ...)
     va_end(ap);
 }
 
+/* A wrong word of the command line is not the spec's mistake, a full disk nobody's. */
+static int exit_code(Graph *g, Loc loc, u32 code)
+{
+    if (code == CODE_WRITE) {
+        return 7;
+    }
+    return loc.file && strcmp(sym_str(g, loc.file), "command line") == 0 ? 2 : 1;
+}
+
 void fail(Graph *g, Loc loc, u32 code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     report(g, loc, "error", code, fmt, ap);
     va_end(ap);
-    g->exit = 1;
+    g->exit = exit_code(g, loc, code);
     if (g->on_fail) {
         longjmp(*g->on_fail, 1);
     }
-    exit(1);
+    exit(g->exit);
 }
 
 /* ---- dtypes ---------------------------------------------------------------------------------- */

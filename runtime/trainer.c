@@ -3,6 +3,7 @@
 #include "pool.h"
 
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -354,6 +355,8 @@ int mg_trainer(int argc, char **argv, const mg_model *m)
 {
     mg_run r = {.m = m};
     mg_std_open();
+    signal(SIGXFSZ,
+           SIG_IGN); /* a file that may not grow is a full disk: the save fails, not the run */
     int rc = mg_conf_parse(&r.conf, m, argc, argv);
     mg_log_start(&r.log, r.conf.quiet);
     if (rc == MG_OK)
