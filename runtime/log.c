@@ -74,7 +74,7 @@ static int next_folder(const char *name, char **out)
     }
     mg_text_free(&dir);
     *out = NULL;
-    return err == EROFS || err == EACCES
+    return err == EROFS || err == EACCES || err == EPERM
                ? MG_OK
                : mg_fail(MG_STORAGE, "runs: cannot make a run folder: %s", strerror(err));
 }
