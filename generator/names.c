@@ -19,7 +19,8 @@ static const char *const word[] = {
     "else",   "enum",     "extern", "float",    "for",   "goto",     "if",      "inline", "int",
     "long",   "register", "return", "restrict", "short", "signed",   "sizeof",  "static", "struct",
     "switch", "typedef",  "union",  "unsigned", "void",  "volatile", "while",   "main",   "asm",
-    "typeof", "linux",    "unix",   "bf16",     "f16",   "e4m3",     "e5m2",
+    "typeof", "linux",    "unix",   "bf16",     "f16",   "e4m3",     "e5m2",    "errno",  "stdin",
+    "stdout", "stderr",   "assert", "bool",     "true",  "false",
 };
 
 /* Taken at file scope only: functions of C, and what model.c calls its tables and chains. */
@@ -33,6 +34,8 @@ static const char *const global[] = {
 
 static bool listed(const char *name, const char *const *list, u64 n)
 {
+    if (*name >= 'A' && *name <= 'Z')
+        return true; /* capitals are for macros: NULL, AT, SCRATCH, ... */
     for (u64 i = 0; i < n; i++) {
         if (!strcmp(name, list[i]))
             return true;

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/lib/test.sh"
 cc=${CC:-cc}
 $cc -O1 -D_GNU_SOURCE -o "$T/measure" "$TOP/tests/lib/measure.c"
-cd "$T"
+cd "$T" || exit
 sed 's/token_shift/bad_op/g' "$TOP/examples/token_shift.h" >k.h
 
 in_file() {

@@ -8,7 +8,7 @@ mkdir -p "$odd"
 sed 's/steps = 100/steps = 3/' "$TOP/tests/torch/tiny.lua" >"$odd/my spec é.lua"
 cp "$odd/my spec é.lua" "$T/t.lua"
 seq 1 4000 >"$odd/my text.txt"
-cd "$T"
+cd "$T" || exit
 export XDG_CACHE_HOME=$T/cache
 log() { (cd "$1" && sed 's/.*"loss": *\([-+.0-9e]*\).*/\1/' metrics.jsonl); }
 
@@ -64,7 +64,6 @@ exits 0 bash -c 'ulimit -n 64; exec n64/trainer "data.train=$0" out=n64_run' "$o
 [ "$(log closed_run)" = "$(log n64_run)" ] || fail "closed streams train other losses"
 "$MEGAGEN" show t.lua 2>said | head -1 >/dev/null || true
 [ ! -s said ] || fail "a reader that has seen enough: $(cat said)"
-exits 7 "$MEGAGEN" plan t.lua >/dev/null 2>&1 || true
 code=0
 "$MEGAGEN" plan t.lua >/dev/full 2>said || code=$?
 [ $code = 7 ] || fail "a full standard output: exit $code"
@@ -81,7 +80,7 @@ exits 2 "$MEGAGEN" t.lua --no-flag
 exits 2 "$MEGAGEN"
 exits 2 closed/trainer no.key=1
 exits 3 env CC=/nonexistent/cc "$MEGAGEN" t.lua -o nocc
-exits 3 env PATH=/nonexistent -u CC "$MEGAGEN" t.lua -o nocc
+exits 3 env -u CC PATH=/nonexistent "$MEGAGEN" t.lua -o nocc
 printf '#!/bin/sh\necho boom >&2\nexit 1\n' >badcc
 chmod +x badcc
 exits 4 env CC="$T/badcc" "$MEGAGEN" t.lua -o badcc_out

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # robust_sanitize.test.sh: generated trainers, runtime and micro kernels under ASan and UBSan: train, evaluate, sample, resume, in each
 # precision, for each shape of tests/torch; without a warning of gcc or clang; and threads under ThreadSanitizer.
-# limit: 900
+# limit: 1200
 . "$(dirname "$0")/lib/test.sh"
-cd "$TOP"
+cd "$TOP" || exit
 eval "$(./build.sh flags)"
 SAN="-O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
 ALL="-Wall -Wextra -Wno-psabi -Werror"
@@ -16,7 +16,7 @@ program() {
     local dir=$1 cc=$2 lib=$3 flags=$4 march f contract
     march=$(sed -n 's/^march="\(.*\)"/\1/p' "$dir/build.sh")
     (
-        cd "$dir"
+        cd "$dir" || exit
         sed -n 's/^compile \([a-z0-9_]*\) \1\.c *\(-ffp-contract=[a-z]*\).*/\1 \2/p' build.sh >parts
         echo "main -ffp-contract=off" >>parts
         while read -r f contract; do

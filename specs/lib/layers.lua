@@ -449,7 +449,11 @@ function mg.layer(kind, fn)
   return function(t)
     local at = diag.here(kind)
     local cfg = {}
+    if t ~= nil and type(t) ~= "table" then diag.fail(at, 202, kind .. ": a table of settings is expected") end
     for k, v in lib.pairs(t or {}) do cfg[k] = v end
+    if cfg.name ~= nil and (type(cfg.name) ~= "string" or not cfg.name:find "^[%a_][%w_]*$" or #cfg.name > 64) then
+      diag.fail(diag.find_key(at, "name", true), 601, ("%s: its name is letters, digits and _, at most 64"):format(kind))
+    end
     return module.layer(kind, cfg.name, cfg, at, function(c, x) return fn(x, c) end, { func_name = kind, user = true })
   end
 end
@@ -465,6 +469,7 @@ mg.weight, mg.replace, mg.param = module.weight, module.replace, schema.param
 
 function mg.mark(v, name)
   if not ops.is_value(v) or type(name) ~= "string" then diag.fail(diag.here "mark", 301, "mg.mark(value, name)") end
+  if not name:find "^[%w_][%w_./-]*$" or #name > 128 then diag.fail(diag.here "mark", 601, "mg.mark: a name of letters, digits, _ . / and - is expected") end
   local own = ops.import(v)
   core.value_mark(own.id, ops.MARKED, name)
   return own
