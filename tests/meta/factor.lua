@@ -1,4 +1,4 @@
--- bits.lua: everything that could change bits in one small model: dropout, shared key-value heads, window, z-loss, padding.
+-- factor.lua: everything that could change bits in one small model: dropout, shared key-value heads, window, z-loss, padding.
 local mg <const> = require "megagen"
 local DROP <const> = mg.param("drop", 0.1)
 local block = mg.block {
@@ -7,7 +7,7 @@ local block = mg.block {
   mg.residual { mg.rmsnorm { name = "ln_3" }, mg.swiglu { name = "glu", hidden = 40 } },
 }
 return mg.spec {
-  name  = "bits",
+  name  = "factor",
   model = mg.decoder { vocab = 257, dim = 32, ctx = 19, embed = mg.embed { tied = true }, mg.stack(2, block), mg.rmsnorm { name = "ln_f" } },
   batch = { micro = 4, global = 8 },
   data  = { tokenizer = "bytes" },
