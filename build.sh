@@ -492,7 +492,13 @@ verb_flags() { # what a test needs to compile against the tree, as shell assignm
 
 # CC is a list of words and its path is relative when it is a gathered one: what runs in other folders finds it on PATH.
 export_cc() {
-    case $CC in build/gathered/*) export PATH="$(readlink build/gathered)/bin:$PATH" CC=cc ;; *) export CC ;; esac
+    case $CC in
+    build/gathered/*)
+        PATH=$(readlink build/gathered)/bin:$PATH
+        CC=cc
+        ;;
+    esac
+    export PATH CC
 }
 
 verb_demo() {
@@ -509,7 +515,7 @@ verb_test() {
 
 verb_fmt() {
     command -v clang-format >/dev/null 2>&1 || die 3 "clang-format is missing: $APT clang-format"
-    clang-format -i generator/*.[ch] runtime/*.[ch] kernels/cpu/*.[ch] tests/*.[ch] examples/*.c
+    clang-format -i generator/*.[ch] runtime/*.[ch] kernels/cpu/*.[ch] tests/*.[ch] tests/*/*.[ch] examples/*.c
 }
 
 verb_clean() { rm -rf build out megagen; }

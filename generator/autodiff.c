@@ -29,27 +29,27 @@ typedef VEC(Part) Parts;
 typedef struct {
     Graph *g;
     u32 src, dst;
-    u32 *map;     /* value of src -> value of dst; 0 = not there yet                       */
-    Parts *part;  /* by value of src                                                       */
-    u32 n;        /* length of both                                                        */
-    bool *active; /* by value: depends on a trained weight                                */
+    u32 *map;     /* value of src -> value of dst; 0 = not there yet */
+    Parts *part;  /* by value of src */
+    u32 n;        /* length of both */
+    bool *active; /* by value: depends on a trained weight */
 } Walk;
 
 /* A backward Func for one set of cotangents that arrive. */
 typedef struct {
     u32 fwd, bwd;
-    u64 mask;      /* bit j: out j of fwd has a cotangent                             */
+    u64 mask;      /* bit j: out j of fwd has a cotangent */
     VEC(i32) from; /* per input of bwd: FROM_COT + j, FROM_IN + i, FROM_OUT + j, FROM_SAVE */
-    VEC(u32) grad; /* per output of bwd: index of the input of fwd that it belongs to  */
+    VEC(u32) grad; /* per output of bwd: index of the input of fwd that it belongs to */
 } Variant;
 enum { FROM_SAVE = 0, FROM_COT = 1000, FROM_IN = 2000, FROM_OUT = 3000 };
 
 typedef struct {
     Graph *g;
-    u32 chain;    /* "fwd"                                                             */
-    bool *active; /* by value                                                          */
+    u32 chain;    /* "fwd" */
+    bool *active; /* by value */
     u32 nactive;
-    u32 *dreg; /* by reg: reg of its cotangent, 0 = none yet                        */
+    u32 *dreg; /* by reg: reg of its cotangent, 0 = none yet */
     VEC(Variant) variant;
 } Pass;
 
@@ -926,8 +926,8 @@ static void accumulators(Pass *p)
 enum { BETA_NONE, BETA_FIRST, BETA_ADDS };
 typedef struct {
     Graph *g;
-    u8 *first; /* by node: BETA_*                                                         */
-    u8 *wrote; /* by var: written before; 2 = must be cleared, since calls disagree       */
+    u8 *first; /* by node: BETA_* */
+    u8 *wrote; /* by var: written before; 2 = must be cleared, since calls disagree */
 } Beta;
 
 static void beta_func(Beta *b, u32 func, Sym prefix)

@@ -360,7 +360,7 @@ typedef struct {
     Body *b;
     Loc loc;
     const char *text, *p;
-    VEC(Bound) bound; /* operands and earlier statements                                       */
+    VEC(Bound) bound; /* operands and earlier statements */
 } Parse;
 
 static u32 parse_expr(Parse *s);
@@ -518,7 +518,7 @@ static u32 parse_call(Parse *s, Sym name)
     } else if (strcmp(f, "mean") == 0) {
         y = parse_reduce(s, BF_SUM, true);
     } else if (strcmp(f, "total") == 0) {
-        y = parse_expr(s); /* the sum itself is the output that lacks all dims               */
+        y = parse_expr(s); /* the sum itself is the output that lacks all dims */
     } else if (strcmp(f, "clamp") == 0) {
         u32 x = parse_expr(s);
         need(s, ",");
@@ -610,7 +610,7 @@ static u32 parse_sum(Parse *s)
 
 static u32 parse_expr(Parse *s)
 {
-    static const u8 order[] = {BF_LE, BF_GE, BF_EQ, BF_NE, BF_LT, BF_GT}; /* long ones first    */
+    static const u8 order[] = {BF_LE, BF_GE, BF_EQ, BF_NE, BF_LT, BF_GT}; /* long ones first */
     u32 x = parse_sum(s);
     for (u32 i = 0; i < sizeof order; i++) {
         if (take(s, fn_table[order[i]].name)) {
@@ -678,7 +678,7 @@ static void parse_stat(Parse *s)
             parse_fail(s, "assigned twice or an operand: ", sym_str(s->g, name));
         }
     }
-    if (take(s, "[")) { /* column sums are printed with their dims                             */
+    if (take(s, "[")) { /* column sums are printed with their dims */
         s->p += strcspn(s->p, "]");
         need(s, "]");
     }
@@ -741,9 +741,9 @@ Body *body_parse(Graph *g, Loc loc, const Sig *sig, const char *text)
 
 typedef struct {
     Graph *g;
-    Body *b;    /* forward slice + adjoints                                                    */
-    u32 *adj;   /* of each node of the forward slice; 0: nothing yet                           */
-    bool outer; /* dim 0 is never reduced: sums over it are left to the result                 */
+    Body *b;    /* forward slice + adjoints */
+    u32 *adj;   /* of each node of the forward slice; 0: nothing yet */
+    bool outer; /* dim 0 is never reduced: sums over it are left to the result */
 } Derive;
 
 /* Sum what a contribution varies along beyond its node, as far as those dims are innermost. Leading
@@ -1034,7 +1034,7 @@ u32 body_derived(Graph *g, const char *name)
 /* ---- binding to a node ----------------------------------------------------------------------- */
 
 typedef struct {
-    u32 count, first[2 * RANK_MAX], n[2 * RANK_MAX]; /* op dim -> bound dims                   */
+    u32 count, first[2 * RANK_MAX], n[2 * RANK_MAX]; /* op dim -> bound dims */
 } Spread;
 
 static u32 spread_mask(const Spread *s, u32 dims)

@@ -17,7 +17,7 @@ typedef struct {
     const Body *b;
     Text *t;
     u32 *uses;
-    Sym *name; /* of nodes with a statement of their own                                       */
+    Sym *name; /* of nodes with a statement of their own */
 } Print;
 
 static void print_expr(Print *p, u32 id, u32 level);
@@ -193,7 +193,7 @@ void body_print(Graph *g, const Body *b, Text *out)
         const BodyPort *o = &b->out.at[i];
         bool sum = (b->node.at[o->node].dims & ~o->dims) != 0;
         if ((p.name[o->node] == o->name && !sum) || !o->node) {
-            continue; /* has its line, or is a partial buffer                                  */
+            continue; /* has its line, or is a partial buffer */
         }
         text_put(g->arena, out, sym_str(g, o->name));
         if (sum) {
@@ -295,7 +295,7 @@ f64 body_fn_eval(const BodyNode *n, f64 x, f64 z, f64 u)
 typedef struct {
     const Body *b;
     const i64 *size;
-    f64 **val; /* of each node, dense over its own dims                                        */
+    f64 **val; /* of each node, dense over its own dims */
 } Eval;
 
 static i64 count(const Eval *e, u32 dims)

@@ -37,7 +37,7 @@ static const struct {
 /* In the order of the time they take: the longest first. */
 static const struct {
     const char *file, *flags;
-    bool shared; /* part of the shared object                                              */
+    bool shared; /* part of the shared object */
 } sources[] = {
     {"products.c", "-ffp-contract=fast", true}, {"rows.c", "-ffp-contract=off", true},
     {"kernels.c", "-ffp-contract=fast", true},  {"funcs.c", "-ffp-contract=off", true},
@@ -48,8 +48,8 @@ enum { NSOURCE = sizeof sources / sizeof *sources };
 typedef struct {
     Arena *a;
     const char *dir, *cc, *flags;
-    const char *cache; /* folder for objects: the cache, or dir itself                    */
-    u64 base;          /* hash of compiler, flags and headers                             */
+    const char *cache; /* folder for objects: the cache, or dir itself */
+    u64 base;          /* hash of compiler, flags and headers */
     const char *object[NSOURCE];
 } Build;
 

@@ -32,7 +32,7 @@ static bool again(const Graph *g, u32 node)
 }
 
 typedef struct {
-    f64 flops, again, bytes; /* model FLOPs, FLOPs of remat, memory traffic               */
+    f64 flops, again, bytes; /* model FLOPs, FLOPs of remat, memory traffic */
 } Cost;
 
 static void func_cost(Graph *g, u32 func, f64 times, Cost *c)

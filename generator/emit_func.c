@@ -20,9 +20,9 @@ typedef struct {
 typedef struct Scope Scope;
 struct Scope {
     Scope *up;
-    u32 func, loop;    /* loop: the node in up->func                                      */
-    const char *index; /* "i"                                                             */
-    u32 depth;         /* 0 for the function                                              */
+    u32 func, loop;    /* loop: the node in up->func */
+    const char *index; /* "i" */
+    u32 depth;         /* 0 for the function */
     VEC(Decl) decl;
     Lines line;
 };
@@ -31,9 +31,9 @@ typedef struct {
     Emit *e;
     Graph *g;
     CFunc *cf;
-    const char **local; /* by value: C text of the pointer to its base's first element    */
+    const char **local; /* by value: C text of the pointer to its base's first element */
     bool *plain;        /* by value: local is a name of the right type, arithmetic is fine */
-    VEC(Sym) used;      /* names in this function                                         */
+    VEC(Sym) used;      /* names in this function */
     const char *moves;  /* the pointer that the address just made is an element of, by trip */
 } Fn;
 
@@ -757,7 +757,7 @@ void emit_func(Emit *e, u32 func)
 typedef struct {
     Graph *g;
     Text text;
-    u32 line; /* where the last line starts                                              */
+    u32 line; /* where the last line starts */
     VEC(Sym) used;
 } Proto;
 

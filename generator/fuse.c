@@ -20,24 +20,24 @@
 enum { PORTS_MAX = 12, NODES_MAX = 128, E_FUSE = 212 };
 
 typedef struct {
-    VEC(u32) node; /* members in order                                                        */
-    u32 ndim, dim[2 * RANK_MAX], over; /* the row space; dims that are reduced                */
-    u32 size; /* body nodes                                                              */
+    VEC(u32) node;                     /* members in order */
+    u32 ndim, dim[2 * RANK_MAX], over; /* the row space; dims that are reduced */
+    u32 size;                          /* body nodes */
     bool alone;
-    u32 fused; /* the node it became                                                      */
+    u32 fused; /* the node it became */
 } Group;
 
 typedef struct {
-    u32 from, to; /* node ids: from runs first                                                */
+    u32 from, to; /* node ids: from runs first */
 } Edge;
 
 typedef struct {
     Graph *g;
     u32 func;
-    u32 nnode, nvalue; /* sizes of the arrays when the pass began with this Func              */
-    Body **body;       /* bound, by node                                                      */
-    u32 *group;        /* by node: 1 + index                                                  */
-    u32 *seen;         /* by node: round of the last search                                   */
+    u32 nnode, nvalue; /* sizes of the arrays when the pass began with this Func */
+    Body **body;       /* bound, by node */
+    u32 *group;        /* by node: 1 + index */
+    u32 *seen;         /* by node: round of the last search */
     u32 round;
     VEC(Group) groups;
     VEC(Edge) edge;
@@ -260,7 +260,7 @@ static u32 affinity(Fuse *f, u32 group, u32 id)
         u32 v = f->g->arg.at[n->in + k], p = f->g->value.at[v].node;
         if (p && f->group[p] == group) {
             if (sums_rows(f->body[p], f->g->value.at[v].out)) {
-                return 0; /* complete only when the kernel is done                              */
+                return 0; /* complete only when the kernel is done */
             }
             best = 2;
         } else if (depends(f, p, group)) {
@@ -405,12 +405,12 @@ static void merge_groups(Fuse *f)
                 f->group[y->node.at[i]] = a;
             }
             x->node.n = y->node.n = 0;
-            for (u32 i = 0; i < fn->node.n; i++) { /* members stay in the order of the Func   */
+            for (u32 i = 0; i < fn->node.n; i++) { /* members stay in the order of the Func */
                 if (f->group[fn->node.at[i]] == a) {
                     vec_push(f->g->arena, &x->node, fn->node.at[i]);
                 }
             }
-            b = a; /* what did not fit before may fit now                                  */
+            b = a; /* what did not fit before may fit now */
         }
     }
 }
@@ -421,9 +421,9 @@ typedef struct {
     Fuse *f;
     Group *s;
     Body *b;
-    u32 *node;        /* by value: the node that holds it, rounded                            */
-    VEC(u32) in, out; /* values of the ports                                                  */
-    VEC(Type) type;   /* of results                                                           */
+    u32 *node;        /* by value: the node that holds it, rounded */
+    VEC(u32) in, out; /* values of the ports */
+    VEC(Type) type;   /* of results */
 } Merge;
 
 static Sym port_name(Merge *m, Sym want)
@@ -500,7 +500,7 @@ static void result(Merge *m, const BodyPort *p, u32 node, u32 value)
     Graph *g = m->f->g;
     bool sum = (m->b->node.at[node].dims & ~p->dims) != 0;
     bool narrow = p->dtype == DT_BF16 || (p->dtype == DT_F32 && g->cfg.compute == DT_F64);
-    if (narrow && !sum) { /* a sum is rounded once, when it is complete                        */
+    if (narrow && !sum) { /* a sum is rounded once, when it is complete */
         node = body_node(g, m->b, (BodyNode){.fn = BF_ROUND, .to = p->dtype, .arg = {node}});
     }
     if (!sum) {
@@ -635,7 +635,8 @@ static const char *main_bwd(const Fuse *f, const Group *s)
     return best;
 }
 
-/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named after its main op. */
+/* "add_rmsnorm", "rope_bwd": the ops of a group, for the names of kernels. A backward is named
+ * after its main op. */
 static Attr ops_attr(const Fuse *f, const Group *s)
 {
     Graph *g = f->g;

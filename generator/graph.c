@@ -512,9 +512,9 @@ void func_sweep(Graph *g, u32 func)
 
 typedef struct {
     const Graph *g;
-    Text data;  /* what is hashed: words in order                                        */
-    u32 *dim;   /* dims by first occurrence, so that names do not matter                 */
-    u32 *local; /* value id -> 1 + number within the Func                                */
+    Text data;  /* what is hashed: words in order */
+    u32 *dim;   /* dims by first occurrence, so that names do not matter */
+    u32 *local; /* value id -> 1 + number within the Func */
     u32 ndim, n;
 } Hash;
 

@@ -63,7 +63,7 @@ static i64 trips_around(const Gen *e)
             at++;
         }
         if (at == g->node.n) {
-            break; /* a body that no loop runs, in tests                                       */
+            break; /* a body that no loop runs, in tests */
         }
         trips = (trips ? trips : 1) * g->node.at[at].trips;
     }
@@ -299,7 +299,7 @@ static void choose_loops(Gen *e)
              sym_str(e->g, e->nd->path));
     }
     e->rows = e->seqs = 1;
-    for (u32 s = 0, at = 0; s < 2; s++) { /* sequential rows innermost                          */
+    for (u32 s = 0, at = 0; s < 2; s++) { /* sequential rows innermost */
         for (u32 i = 0; i < e->nrow; i++) {
             if (all[i].seq == (s == 1)) {
                 e->row[at++] = all[i];
@@ -438,7 +438,7 @@ void loop_plan(Gen *e)
             e->uses[e->b->node.at[i].arg[k]]++;
         }
     }
-    for (u32 i = 1; i < n; i++) { /* row numbers stay out of the vector loop                     */
+    for (u32 i = 1; i < n; i++) { /* row numbers stay out of the vector loop */
         for (u32 k = 0; loop_is_vec(e, i) && k < e->b->node.at[i].narg; k++) {
             e->uses[e->b->node.at[i].arg[k]] += !loop_is_vec(e, e->b->node.at[i].arg[k]);
         }

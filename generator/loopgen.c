@@ -259,7 +259,7 @@ static void put_index(Gen *e, const BodyNode *n, bool vector)
         k++;
     }
     if (k == e->nrow) {
-        PUT(e, "(%s)(%s0)", number_type(e, BT_I), base); /* a dim of one element                */
+        PUT(e, "(%s)(%s0)", number_type(e, BT_I), base); /* a dim of one element */
     } else {
         PUT(e, "(%s)(%s%s)", number_type(e, BT_I), base, row_name(e, k));
     }
@@ -423,7 +423,7 @@ static void mark(Gen *e, u32 id)
     e->need[id] = true;
     u32 o = e->stored[id];
     if (loop_is_vec(e, id) && o && e->out[o - 1].sweep < e->sweep) {
-        return; /* loaded again from its result                                               */
+        return; /* loaded again from its result */
     }
     for (u32 k = 0; loop_is_vec(e, id) && k < n->narg; k++) {
         mark(e, n->arg[k]);
@@ -1026,7 +1026,7 @@ static void worker_print(Gen *e)
         flat_print(e);
         numbers_alone(e);
     } else if (e->flat) {
-        e->flat = false; /* one row, or a few elements: the first part does it all             */
+        e->flat = false; /* one row, or a few elements: the first part does it all */
         PUT(e, "    if (part == 0) {\n");
         e->pad = "        ";
         pointers_print(e, false);

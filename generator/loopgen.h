@@ -7,18 +7,18 @@
 enum { E_LOOP = 211, LOOPS = 2 * RANK_MAX };
 
 typedef struct {
-    u32 mask; /* body dims merged into it                                                     */
-    u32 last; /* the innermost of them                                                        */
+    u32 mask; /* body dims merged into it */
+    u32 last; /* the innermost of them */
     i64 size;
-    bool seq; /* summed over into a result that keeps other rows: innermost of the rows       */
+    bool seq; /* summed over into a result that keeps other rows: innermost of the rows */
 } Loop;
 
 typedef enum { OUT_PLAIN, OUT_COLUMNS, OUT_TOTAL, OUT_SOME } OutKind;
 typedef struct {
-    u8 kind; /* OutKind                                                                      */
+    u8 kind; /* OutKind */
     bool adds;
-    bool vec; /* varies along the vector loop                                                 */
-    u32 part; /* OUT_COLUMNS, OUT_TOTAL: its partial buffer, index into Body.out              */
+    bool vec; /* varies along the vector loop */
+    u32 part; /* OUT_COLUMNS, OUT_TOTAL: its partial buffer, index into Body.out */
     u32 sweep;
 } OutInfo;
 
@@ -29,22 +29,22 @@ typedef struct {
     Body *b;
     const char *name;
     Text *t;
-    bool wide;       /* f64 lanes                                                             */
-    u32 inner;       /* mask of the body dims of the vector loop; 0: none                     */
-    i64 n;           /* its extent                                                            */
-    Loop row[LOOPS]; /* outermost first                                                       */
+    bool wide;       /* f64 lanes */
+    u32 inner;       /* mask of the body dims of the vector loop; 0: none */
+    i64 n;           /* its extent */
+    Loop row[LOOPS]; /* outermost first */
     u32 nrow;
-    i64 rows, seqs; /* counts of the parallel and the sequential rows                        */
+    i64 rows, seqs; /* counts of the parallel and the sequential rows */
     i64 parts;
-    bool flat; /* no rows: parts are ranges of the vector loop                          */
+    bool flat; /* no rows: parts are ranges of the vector loop */
     OutInfo *out;
-    u32 *level, *uses, *stored; /* by node; stored: 1 + output that holds it                  */
-    bool *need; /* in this sweep                                                         */
-    bool *done; /* row numbers already printed                                           */
-    Sym *id;    /* C name of each node                                                   */
+    u32 *level, *uses, *stored; /* by node; stored: 1 + output that holds it */
+    bool *need;                 /* in this sweep */
+    bool *done;                 /* row numbers already printed */
+    Sym *id;                    /* C name of each node */
     u32 sweep;
-    i64 tail;        /* lanes of the tail being printed; 0: a full vector                     */
-    const char *pad; /* indentation                                                           */
+    i64 tail;        /* lanes of the tail being printed; 0: a full vector */
+    const char *pad; /* indentation */
 } Gen;
 
 /* Fill everything but names and text state. */
@@ -61,7 +61,7 @@ bool loop_has_trip(const Gen *e); /* takes `int trip`: it draws, in a loop body 
 const BodyPort *loop_port(const Gen *e, bool out, u32 i);
 bool loop_is_partial(const Body *b, u32 out);
 u32 loop_reduced(const Body *b);
-bool loop_is_vec(const Gen *e, u32 id); /* varies along the vector loop                        */
-const char *loop_ctype(u8 dtype);       /* "float"; NULL: rows do not store it                 */
+bool loop_is_vec(const Gen *e, u32 id); /* varies along the vector loop */
+const char *loop_ctype(u8 dtype);       /* "float"; NULL: rows do not store it */
 
 #endif

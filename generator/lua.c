@@ -23,10 +23,10 @@
 /* ==== the state =============================================================================== */
 
 enum {
-    MEMORY_MAX = 192 << 20, /* bytes of Lua objects                                           */
-    HOOK_COUNT = 100000,    /* instructions between two looks at the budget                   */
-    GRAPH_MAX = 96 << 20,   /* bytes of nodes and values that a spec makes                    */
-    BUDGET = 3000,          /* looks: 3e8 instructions, a few seconds                         */
+    MEMORY_MAX = 192 << 20, /* bytes of Lua objects */
+    HOOK_COUNT = 100000,    /* instructions between two looks at the budget */
+    GRAPH_MAX = 96 << 20,   /* bytes of nodes and values that a spec makes */
+    BUDGET = 3000,          /* looks: 3e8 instructions, a few seconds */
     SPEC_BYTES_MAX = 1 << 20,
 };
 enum { CODE_LUA = 100, CODE_READ = 101, CODE_TIME = 104, CODE_MEMORY = 105, CODE_INTERNAL = 199 };
@@ -58,12 +58,12 @@ typedef struct {
     lua_State *L;
     u64 used;
     i32 looks;
-    u64 graph;             /* bytes of g->arena before the spec                                  */
-    struct itimerval left; /* processor time that its code may still use                         */
-    u32 func;              /* Func that nodes are added to                                       */
-    Sym path;              /* module path of the code that runs                                  */
-    Loc loc;               /* its place in the spec                                              */
-    char file[512];        /* where the memory ran out                                           */
+    u64 graph;             /* bytes of g->arena before the spec */
+    struct itimerval left; /* processor time that its code may still use */
+    u32 func;              /* Func that nodes are added to */
+    Sym path;              /* module path of the code that runs */
+    Loc loc;               /* its place in the spec */
+    char file[512];        /* where the memory ran out */
     i32 line;
 } Door;
 

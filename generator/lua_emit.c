@@ -76,8 +76,8 @@ void snap_open(Graph *g, const char *key)
     lua_newtable(L);
     lua_pushvalue(L, -1);
     lua_insert(L, -3); /* t, parent, t */
-    put(L, key);       /* t, parent    */
-    lua_insert(L, -2); /* parent, t    */
+    put(L, key);       /* t, parent */
+    lua_insert(L, -2); /* parent, t */
 }
 
 void snap_close(Graph *g)

@@ -50,19 +50,19 @@ static int pass_find(const char *name, size_t n)
 /* ---- one compile ----------------------------------------------------------------------------- */
 
 typedef struct {
-    const char *spec; /* SPEC.lua, or the text form in a .mg file                          */
-    const char *out;  /* folder for emit; NULL: out/NAME                                   */
-    int first, last;  /* passes to run; last < first: none                                 */
-    bool text;        /* print the Graph afterwards                                        */
-    bool report;      /* print the plan's report                                           */
-    bool config;      /* print every key with value and origin                             */
+    const char *spec; /* SPEC.lua, or the text form in a .mg file */
+    const char *out;  /* folder for emit; NULL: out/NAME */
+    int first, last;  /* passes to run; last < first: none */
+    bool text;        /* print the Graph afterwards */
+    bool report;      /* print the plan's report */
+    bool config;      /* print every key with value and origin */
     int noverride;
-    char **override; /* key=value                                                         */
+    char **override; /* key=value */
 } Job;
 
 typedef struct {
     char name[128], dir[512], cpu[16];
-} Record; /* what the parent needs to know                                                       */
+} Record; /* what the parent needs to know */
 
 enum { LIMIT_MIB = 256, LIMIT_GRAPH_MIB = 1792, LIMIT_SECONDS = 60 };
 
@@ -213,7 +213,7 @@ static int compile_in_child(const Job *job, Record *rec)
 
 typedef struct {
     const char *name, *args, *help;
-    int (*run)(int argc, char **argv); /* argv[0] is the verb, or the spec for the default verb  */
+    int (*run)(int argc, char **argv); /* argv[0] is the verb, or the spec for the default verb */
 } Verb;
 
 static int usage(const char *what, const char *arg)

@@ -489,7 +489,7 @@ static void st_buf(Parse *p)
 
 /* What stands before `= op`: number, type and the rest of a value that is not made yet. */
 typedef struct {
-    u32 num, on; /* on: number of the base; 0 = itself                                      */
+    u32 num, on; /* on: number of the base; 0 = itself */
     bool window;
     Value v;
     Loc loc;
@@ -614,7 +614,7 @@ typedef struct {
     Ids in;
     Attrs attr;
     Node n;
-    Sym subject; /* variable of an effect, Func of a loop                                   */
+    Sym subject; /* variable of an effect, Func of a loop */
     Loc subject_loc;
 } Line;
 

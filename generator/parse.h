@@ -12,7 +12,7 @@ enum { NUM_MAX = 1 << 17, ARG_MAX = 4096, OUT_MAX = 64 };
 #define SIZE_LIMIT ((i64)1 << 40)
 
 typedef struct {
-    u32 value, func; /* whose base (or live count) is still only a number                   */
+    u32 value, func; /* whose base (or live count) is still only a number */
     u32 num;
     Loc loc;
 } Later;
@@ -25,11 +25,11 @@ typedef struct {
     Sym file;
     const char *src, *at, *end, *line_at;
     i32 line;
-    VEC(Ids) num;      /* per Func: number in the text -> value id                          */
-    VEC(bool) defined; /* per Func: its statement has been read                             */
-    VEC(Later) base;   /* windows on values that come later                                 */
-    VEC(Later) count;  /* dims with a live count: value = dim id                            */
-    Ids reg;           /* number of an unnamed reg -> id                                    */
+    VEC(Ids) num;      /* per Func: number in the text -> value id */
+    VEC(bool) defined; /* per Func: its statement has been read */
+    VEC(Later) base;   /* windows on values that come later */
+    VEC(Later) count;  /* dims with a live count: value = dim id */
+    Ids reg;           /* number of an unnamed reg -> id */
 } Parse;
 
 #define BAD(p, code, ...) fail((p)->g, rd_here(p), (code), __VA_ARGS__)

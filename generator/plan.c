@@ -33,8 +33,8 @@ static u64 round_up(u64 n, u64 to)
 
 typedef struct {
     u64 bytes, off;
-    u32 first, last; /* life, both ends included                                          */
-    u32 id;          /* Reg, or Buf; 0 = the scratch of a loop's body                     */
+    u32 first, last; /* life, both ends included */
+    u32 id;          /* Reg, or Buf; 0 = the scratch of a loop's body */
     u32 body;
 } Span;
 typedef VEC(Span) Spans;
@@ -73,9 +73,9 @@ static u64 first_fit(Graph *g, Spans *s)
 
 typedef struct {
     Graph *g;
-    u64 used[REGION_COUNT]; /* bytes given out so far                                     */
-    u64 cross;              /* scratch: bytes of regs that cross calls                    */
-    bool *planned;          /* by func                                                    */
+    u64 used[REGION_COUNT]; /* bytes given out so far */
+    u64 cross;              /* scratch: bytes of regs that cross calls */
+    bool *planned;          /* by func */
 } Plan;
 
 static u64 take(Plan *p, RegionKind region, u64 bytes)
@@ -258,8 +258,8 @@ static void regs_cross(Plan *p, const bool *placed)
 typedef struct {
     Graph *g;
     u32 func;
-    u32 *first, *last; /* by value (bases): life in node positions; first counts from 1   */
-    Spans span;        /* id: Buf                                                         */
+    u32 *first, *last; /* by value (bases): life in node positions; first counts from 1 */
+    Spans span;        /* id: Buf */
 } Local;
 
 static u32 base_of(const Graph *g, u32 v)

@@ -16,7 +16,7 @@
 
 typedef struct {
     Graph *g;
-    u8 compute, sums; /* what `f` and what `f32` becomes                                  */
+    u8 compute, sums; /* what `f` and what `f32` becomes */
 } Precision;
 
 static u8 real(const Precision *p, u8 dtype)

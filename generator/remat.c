@@ -24,8 +24,8 @@ typedef struct {
     Graph *g;
     Mode mode;
     u32 fwd, bwd;
-    u32 *map;   /* forward value -> value of bwd                                          */
-    bool *keep; /* forward value -> decided: it is saved, or comes by a reg               */
+    u32 *map;   /* forward value -> value of bwd */
+    bool *keep; /* forward value -> decided: it is saved, or comes by a reg */
 } Remat;
 
 /* ---- what comes by a reg --------------------------------------------------------------------- */

@@ -230,7 +230,7 @@ i32 sig_out(const Sig *s, Sym name)
 typedef struct {
     Sym name;
     u32 n, dim[RANK_MAX];
-    u32 value; /* the operand it comes from; 0 = an attribute                               */
+    u32 value; /* the operand it comes from; 0 = an attribute */
     Sym port;
 } Factor;
 

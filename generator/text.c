@@ -69,8 +69,8 @@ bool text_reg_number(const char *s)
 typedef struct {
     Graph *g;
     Text *t;
-    u32 *num;    /* value id -> number within its Func                                       */
-    bool *plain; /* reg id -> its name alone says which one it is                            */
+    u32 *num;    /* value id -> number within its Func */
+    bool *plain; /* reg id -> its name alone says which one it is */
 } Print;
 
 #define PUT(p, ...) text_fmt((p)->g->arena, (p)->t, __VA_ARGS__)

@@ -20,8 +20,8 @@ enum { FLAT_PAD = 64 };
 
 typedef struct {
     Graph *g;
-    u32 weight, grad; /* ids of g->flat                                                   */
-    u32 state[2];     /* moments: adamw m and v, sgd with momentum m                      */
+    u32 weight, grad; /* ids of g->flat */
+    u32 state[2];     /* moments: adamw m and v, sgd with momentum m */
     u32 nstate;
     u64 elems;
 } Update;
@@ -174,8 +174,8 @@ static u32 sgd_attrs(Graph *g, Attr *attr)
 }
 
 static const struct {
-    const char *name;     /* the op, and the value of train.optimizer                 */
-    const char *state[2]; /* its moments                                              */
+    const char *name;     /* the op, and the value of train.optimizer */
+    const char *state[2]; /* its moments */
     u32 (*attrs)(Graph *g, Attr *attr);
 } optimizers[] = {
     {"adamw", {"m", "v"}, adamw_attrs},

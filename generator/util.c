@@ -25,12 +25,12 @@
 typedef struct Chunk Chunk;
 struct Chunk {
     Chunk *prev, *next;
-    u64 used, size; /* payload bytes; the payload follows the header                        */
+    u64 used, size; /* payload bytes; the payload follows the header */
 };
 
 struct Arena {
-    Chunk head; /* of a ring of chunks; head.prev is the one that is being filled           */
-    u64 bytes;  /* of all its chunks                                                        */
+    Chunk head; /* of a ring of chunks; head.prev is the one that is being filled */
+    u64 bytes;  /* of all its chunks */
 };
 
 enum { ALIGN = 16, HEADER = (sizeof(Chunk) + ALIGN - 1) / ALIGN * ALIGN, CHUNK = 1 << 18 };
@@ -198,9 +198,9 @@ typedef struct {
 } String;
 
 struct Interned {
-    VEC(String) str; /* [0] is ""                                                            */
-    u32 *slot;       /* open addressing by hash; 0 = free, else a Sym                        */
-    u32 mask;        /* slots - 1                                                            */
+    VEC(String) str; /* [0] is "" */
+    u32 *slot;       /* open addressing by hash; 0 = free, else a Sym */
+    u32 mask;        /* slots - 1 */
 };
 
 u64 hash_bytes(const void *p, u64 n, u64 seed)

@@ -138,7 +138,7 @@ int verb_why(int argc, char **argv)
 /* ---- doctor: what is on this machine, and what each missing piece costs ---------------------- */
 
 typedef struct {
-    const char *what, *lib, *costs; /* lib: opened to see whether it answers                    */
+    const char *what, *lib, *costs; /* lib: opened to see whether it answers */
 } Piece;
 
 static const Piece pieces[] = {

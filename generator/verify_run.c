@@ -308,9 +308,9 @@ static void check_save(Check *c, u32 id)
 /* ---- bytes ----------------------------------------------------------------------------------- */
 
 typedef struct {
-    u64 lo, hi; /* bytes [lo, hi) of the arena                                             */
-    u32 t0, t1; /* live from call t0 to call t1 of the program, both included              */
-    u32 reg;    /* 0: no reg                                                               */
+    u64 lo, hi; /* bytes [lo, hi) of the arena */
+    u32 t0, t1; /* live from call t0 to call t1 of the program, both included */
+    u32 reg;    /* 0: no reg */
     const char *name;
 } Object;
 
@@ -318,7 +318,7 @@ typedef struct {
 typedef struct {
     Check *c;
     VEC(const Call *) call;
-    VEC(u32) chain; /* of each call                                                        */
+    VEC(u32) chain; /* of each call */
     VEC(Object) object;
     i32 stage;
 } Program;

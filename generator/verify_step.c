@@ -15,16 +15,16 @@
 
 /* One lane of one stage: its commands run in order. */
 typedef struct {
-    u32 step; /* id of g->step                                                             */
+    u32 step; /* id of g->step */
     u8 lane;
-    u32 pc; /* index into Step.cmd                                                       */
+    u32 pc; /* index into Step.cmd */
     bool sent, got;
 } Thread;
 
 typedef struct {
     Check *c;
     VEC(Thread) thread;
-    bool **event; /* per step: signalled                                                     */
+    bool **event; /* per step: signalled */
 } Sim;
 
 enum { EVENT_MAX = 1 << 17 };
@@ -408,7 +408,7 @@ static void check_round(const Check *c, const Step *st)
 
 typedef struct {
     u32 node;
-    u64 stages; /* that take part                                                            */
+    u64 stages; /* that take part */
 } Collective;
 typedef VEC(Collective) Sequence;
 

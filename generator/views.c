@@ -262,7 +262,7 @@ static u32 regroup(Graph *g, u32 func, u32 x, u32 at, u32 na, const u32 *to, u32
 
 u32 view_reshape(Graph *g, u32 func, u32 x, Type to)
 {
-    u32 i = 0; /* dims of x before i are those of `to`                                 */
+    u32 i = 0; /* dims of x before i are those of `to` */
     for (;;) {
         Type t = g->value.at[x].type;
         while (i < t.rank && i < to.rank && t.dim[i] == to.dim[i]) {

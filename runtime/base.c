@@ -41,7 +41,7 @@ static _Thread_local char last_error[1024];
 
 int mg_fail(int code, const char *fmt, ...)
 {
-    char text[sizeof last_error]; /* an argument may be the message before                        */
+    char text[sizeof last_error]; /* an argument may be the message before */
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);

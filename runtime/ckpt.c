@@ -34,7 +34,7 @@ typedef struct {
     char name[NAME];
     uint64_t bytes, head; /* of the file; of what stands before the data */
     char head_hash[33];
-    int first, n; /* its tensors                                                            */
+    int first, n; /* its tensors */
 } Shard;
 
 /* ---- folders --------------------------------------------------------------------------------- */

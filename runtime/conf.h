@@ -11,10 +11,10 @@
 
 typedef struct {
     const mg_model *model;
-    const char *program; /* argv[0]                                                        */
-    const char *verb;    /* one of mg_conf_verbs; "train" when none was given              */
-    const char **value;  /* of model key i, then of the trainer's own words                */
-    const char **origin; /* same order                                                     */
+    const char *program; /* argv[0] */
+    const char *verb;    /* one of mg_conf_verbs; "train" when none was given */
+    const char **value;  /* of model key i, then of the trainer's own words */
+    const char **origin; /* same order */
     bool dry_run, print_config, help, version, json, quiet;
 } mg_conf;
 
@@ -29,13 +29,13 @@ int64_t mg_conf_int(const mg_conf *c, const char *name, int64_t fallback);
 double mg_conf_num(const mg_conf *c, const char *name, double fallback);
 bool mg_conf_bool(const mg_conf *c, const char *name, bool fallback);
 uint64_t mg_conf_size(const mg_conf *c, const char *name, uint64_t fallback); /* bytes */
-double mg_conf_time(const mg_conf *c, const char *name, double fallback); /* seconds            */
+double mg_conf_time(const mg_conf *c, const char *name, double fallback);     /* seconds */
 
 /* Where the value came from; "default" when nowhere. */
 const char *mg_conf_origin(const mg_conf *c, const char *name);
 
-void mg_conf_print(const mg_conf *c); /* --print-config: key, value, origin; stdout           */
-void mg_conf_help(const mg_conf *c);  /* --help; stdout                                       */
+void mg_conf_print(const mg_conf *c);            /* --print-config: key, value, origin; stdout */
+void mg_conf_help(const mg_conf *c);             /* --help; stdout */
 void mg_conf_json(const mg_conf *c, mg_text *t); /* {"key": {"value": ..., "origin": ...}, ...} */
 
 /* Numbers with units, whole string or false: 80GiB 1.5GB 4096; 1h30m 90s 10; 1000 4k 1e6 1.5B. */

@@ -15,11 +15,11 @@ enum { PATTERN = 65536 };
 typedef struct {
     mg_corpus corpus;
     double weight;
-    uint64_t key;      /* of its shuffles                                                      */
-    uint64_t windows;  /* of an epoch                                                          */
-    uint64_t slack;    /* largest offset of an epoch                                           */
-    uint64_t in_order; /* windows of an evaluation                                             */
-    uint64_t share;    /* rows of the pattern                                                  */
+    uint64_t key;      /* of its shuffles */
+    uint64_t windows;  /* of an epoch */
+    uint64_t slack;    /* largest offset of an epoch */
+    uint64_t in_order; /* windows of an evaluation */
+    uint64_t share;    /* rows of the pattern */
 } Source;
 
 struct mg_data {
@@ -28,8 +28,8 @@ struct mg_data {
     uint64_t seq;
     int32_t vocab;
     bool eod_mask;
-    uint16_t *pattern; /* [PATTERN] source of a row; NULL with one source                      */
-    uint32_t *rank;    /* [PATTERN] how many rows of the pattern before it are of its source   */
+    uint16_t *pattern; /* [PATTERN] source of a row; NULL with one source */
+    uint32_t *rank;    /* [PATTERN] how many rows of the pattern before it are of its source */
 };
 
 /* ---- tokens ---------------------------------------------------------------------------------- */

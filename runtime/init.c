@@ -11,9 +11,7 @@
 
 #include <string.h>
 
-enum {
-    PIECE = 1 << 15
-}; /* elements of a part                                                     */
+enum { PIECE = 1 << 15 }; /* elements of a part */
 
 typedef struct {
     const mg_var *var;

@@ -13,11 +13,11 @@
 #include <stdio.h>
 
 typedef struct {
-    char *dir; /* run folder; NULL = no files are written                                   */
+    char *dir;         /* run folder; NULL = no files are written */
     int lock, metrics; /* file descriptors, -1 = closed */
-    FILE *text; /* train.log                                                                 */
+    FILE *text;        /* train.log */
     bool tty, quiet;
-    bool drawn; /* a progress line stands on the terminal                                    */
+    bool drawn; /* a progress line stands on the terminal */
     double drawn_at;
 } mg_log;
 
@@ -26,8 +26,8 @@ typedef struct {
     double loss, gnorm, lr, wd;
     int64_t targets;
     uint64_t samples;
-    double rate;    /* tokens a second since the line before                                     */
-    double seconds; /* a step since the line before                                              */
+    double rate;    /* tokens a second since the line before */
+    double seconds; /* a step since the line before */
 } mg_progress;
 
 /* A log that only prints. */

@@ -28,7 +28,7 @@ typedef enum {
     MG_U16,
     MG_U8,
     MG_BOOL
-} mg_dtype; /* same numbers as Dtype in the generator; MG_F never reaches a table                */
+} mg_dtype; /* same numbers as Dtype in the generator; MG_F never reaches a table */
 
 typedef enum {
     MG_PARAMS,
@@ -62,28 +62,28 @@ typedef enum {
 } mg_init_kind;
 
 typedef struct {
-    uint64_t off, bytes; /* from mg_ctx.mem                                                       */
+    uint64_t off, bytes; /* from mg_ctx.mem */
 } mg_region;
 
 /* A persistent variable. Elements are dense, row-major. Only dim 0 may be padded in memory
  * (vocabulary): files hold `elems`, memory `elems_mem`; what is between them is zero and stays
  * zero. */
 typedef struct {
-    const char *path; /* "layers.0.attn.wqkv"; unique                                     */
+    const char *path; /* "layers.0.attn.wqkv"; unique */
     uint8_t kind, dtype, init, rank;
-    uint8_t saved, decay; /* in checkpoints; weight decay applies                             */
-    int32_t of;           /* index of the weight this belongs to; -1 = none                   */
-    int64_t dim[8];       /* logical                                                          */
-    const char *dims;     /* "d g r e"                                                        */
-    uint64_t off;         /* bytes from mg_ctx.mem                                            */
+    uint8_t saved, decay; /* in checkpoints; weight decay applies */
+    int32_t of;           /* index of the weight this belongs to; -1 = none */
+    int64_t dim[8];       /* logical */
+    const char *dims;     /* "d g r e" */
+    uint64_t off;         /* bytes from mg_ctx.mem */
     uint64_t elems, elems_mem;
-    double a, b; /* init: const a; normal mean a, std b; uniform [a, b)              */
-    void (*table)(void *dst, const int64_t *dim); /* MG_INIT_TABLE: fills it (rope tables)        */
+    double a, b; /* init: const a; normal mean a, std b; uniform [a, b) */
+    void (*table)(void *dst, const int64_t *dim); /* MG_INIT_TABLE: fills it (rope tables) */
 } mg_var;
 
 /* A batch input or a result that the host reads. */
 typedef struct {
-    const char *name; /* "tokens", "targets": i32 [micro seq]; target -1 = no loss here   */
+    const char *name; /* "tokens", "targets": i32 [micro seq]; target -1 = no loss here */
     uint8_t dtype, rank;
     int64_t dim[8];
     uint64_t off;
@@ -91,11 +91,11 @@ typedef struct {
 
 /* A key of the schema with the value this binary was made with. */
 typedef struct {
-    const char *name, *type; /* "train.lr", one of: int num bool str list size time              */
-    const char *value;       /* text as on a command line; list: comma separated                 */
-    const char *origin;      /* "default", "tiny.lua:20", "command line", "derived"              */
-    const char *binds;       /* "compile" or "run"                                               */
-    const char *help;        /* one line, with the unit                                          */
+    const char *name, *type; /* "train.lr", one of: int num bool str list size time */
+    const char *value;       /* text as on a command line; list: comma separated */
+    const char *origin;      /* "default", "tiny.lua:20", "command line", "derived" */
+    const char *binds;       /* "compile" or "run" */
+    const char *help;        /* one line, with the unit */
 } mg_key;
 
 typedef struct mg_ctx mg_ctx;
@@ -103,8 +103,8 @@ typedef void mg_fn(mg_ctx *c);
 
 typedef struct {
     uint32_t abi;
-    const char *name, *version, *hash; /* of model, megagen, and of spec + overrides (hex)        */
-    const char *target, *cpu;          /* "cpu", feature level needed: avx512 avx2 generic        */
+    const char *name, *version, *hash; /* of model, megagen, and of spec + overrides (hex) */
+    const char *target, *cpu;          /* "cpu", feature level needed: avx512 avx2 generic */
     uint64_t arena_bytes;
     mg_region region[MG_NREGION];
     const mg_var *var;
@@ -113,13 +113,13 @@ typedef struct {
     int32_t nio;
     const mg_key *key;
     int32_t nkey;
-    int32_t micro, seq, vocab; /* rows and tokens a row of one micro batch; true vocabulary       */
-    double flops_token;        /* training FLOPs per token: forward + backward                    */
-    uint64_t params;           /* trained numbers, shared ones once                               */
-    mg_fn *fwd;                /* forward of one micro batch, saves included                      */
+    int32_t micro, seq, vocab; /* rows and tokens a row of one micro batch; true vocabulary */
+    double flops_token;        /* training FLOPs per token: forward + backward */
+    uint64_t params;           /* trained numbers, shared ones once */
+    mg_fn *fwd;                /* forward of one micro batch, saves included */
     mg_fn *bwd;    /* loss, its gradient and backward; metrics and gradients accumulate */
-    mg_fn *upd;    /* norm, clip, optimizer                                           */
-    mg_fn *eval;   /* forward and loss, no dropout, no gradients; metrics accumulate  */
+    mg_fn *upd;    /* norm, clip, optimizer */
+    mg_fn *eval;   /* forward and loss, no dropout, no gradients; metrics accumulate */
     mg_fn *logits; /* forward; io "logits" = f32 [micro vocab] at position scalar.pos */
 } mg_model;
 
@@ -127,19 +127,19 @@ const mg_model *mg_model_get(void);
 
 /* Run-time scalars, read by kernels. Written by the training loop between commands. */
 typedef struct {
-    double step;    /* number of the update, 1-based                                            */
-    double lr, wd;  /* learning rate and weight decay of this step                              */
-    double clip;    /* largest gradient norm; 0 = no clipping                                   */
-    double gscale;  /* what a unit of summed loss weighs: 1 / targets of the global batch       */
-    uint64_t seed;  /* of dropout                                                               */
-    int64_t sample; /* global index in this run of the micro batch's first row                  */
-    int32_t micro;  /* index of this micro batch in the step, 0-based                           */
-    int32_t micros; /* micro batches of the step                                                */
-    int32_t pos;    /* logits(): position in the row                                            */
+    double step;    /* number of the update, 1-based */
+    double lr, wd;  /* learning rate and weight decay of this step */
+    double clip;    /* largest gradient norm; 0 = no clipping */
+    double gscale;  /* what a unit of summed loss weighs: 1 / targets of the global batch */
+    uint64_t seed;  /* of dropout */
+    int64_t sample; /* global index in this run of the micro batch's first row */
+    int32_t micro;  /* index of this micro batch in the step, 0-based */
+    int32_t micros; /* micro batches of the step */
+    int32_t pos;    /* logits(): position in the row */
 } mg_scalar;
 
 struct mg_ctx {
-    char *mem; /* the arena; every offset of generated code counts from here               */
+    char *mem; /* the arena; every offset of generated code counts from here */
     mg_scalar scalar;
     const mg_model *model;
     struct mg_pool *pool;

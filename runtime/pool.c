@@ -41,20 +41,20 @@ typedef struct {
 
 typedef struct {
     struct mg_pool *pool;
-    int index; /* 1 .. workers - 1                                                             */
+    int index; /* 1 .. workers - 1 */
     pthread_t thread;
 } Worker;
 
 struct mg_pool {
-    Gate seq;  /* number of the step                                                           */
-    Gate busy; /* workers that have not finished the step                                      */
+    Gate seq;  /* number of the step */
+    Gate busy; /* workers that have not finished the step */
     void (*fn)(void *arg, int part);
     void *arg;
     int parts;
-    int workers, started; /* caller included; threads that run                                 */
-    bool end;             /* the next step is the last: workers return                         */
-    void *map;            /* mapping behind scratch                                            */
-    char *scratch;        /* MG_SCRATCH_BYTES, 2 MiB aligned                                   */
+    int workers, started; /* caller included; threads that run */
+    bool end;             /* the next step is the last: workers return */
+    void *map;            /* mapping behind scratch */
+    char *scratch;        /* MG_SCRATCH_BYTES, 2 MiB aligned */
     Worker worker[];
 };
 

@@ -25,8 +25,8 @@ enum { END = 256, TYPE_U16 = 8, SEQUENCE_MOST = 1 << 30 };
 typedef struct {
     const char *out, *key; /* prefix; member of a jsonl line that holds the text */
     bool split_empty, split_line, no_end, json, raw;
-    int64_t seq, seed; /* peek: rows as a trainer cuts them                                     */
-    const char **file; /* operands                                                              */
+    int64_t seq, seed; /* peek: rows as a trainer cuts them */
+    const char **file; /* operands */
     int files;
 } Options;
 
@@ -35,7 +35,7 @@ typedef struct {
 typedef struct {
     mg_text bin_path, idx_path; /* temporary names */
     FILE *bin;
-    mg_text lengths, marks; /* int32 of each sequence; int64 of each document                   */
+    mg_text lengths, marks; /* int32 of each sequence; int64 of each document */
     uint64_t sequences, tokens, empty;
 } Writer;
 
@@ -417,7 +417,7 @@ typedef enum { FLAG_SET, FLAG_TEXT, FLAG_NUMBER, FLAG_HELP } FlagKind;
 static const struct {
     const char *name;
     FlagKind kind;
-    size_t at; /* offset in Options                                                              */
+    size_t at;     /* offset in Options */
     int64_t least; /* of a number */
     const char *help;
 } flags[] = {

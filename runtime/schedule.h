@@ -9,10 +9,10 @@
 #include "conf.h"
 
 typedef struct {
-    double lr, init, least; /* largest, at the start of the warm-up, smallest                    */
-    double warmup, decay;   /* W, D: samples                                                     */
-    double wsd;             /* samples of the decay at the end of wsd                            */
-    double wd, wd_end, total;   /* weight decay at the start and after `total` samples   */
+    double lr, init, least;     /* largest, at the start of the warm-up, smallest */
+    double warmup, decay;       /* W, D: samples */
+    double wsd;                 /* samples of the decay at the end of wsd */
+    double wd, wd_end, total;   /* weight decay at the start and after `total` samples */
     int style, shape, wd_style; /* rows of the tables in schedule.c */
 } mg_sched;
 

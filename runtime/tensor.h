@@ -13,10 +13,10 @@ typedef struct {
     unsigned dtype;
     int rank;
     const int64_t *dim;
-    void *data;      /* where the elements lie in memory                                          */
-    uint64_t bytes;  /* of the logical elements                                                   */
-    uint64_t offset; /* in the file, from its start; set by mg_tensor_write                       */
-    char hash[33];   /* XXH3-128 of the data, hex; set by mg_tensor_write                         */
+    void *data;      /* where the elements lie in memory */
+    uint64_t bytes;  /* of the logical elements */
+    uint64_t offset; /* in the file, from its start; set by mg_tensor_write */
+    char hash[33];   /* XXH3-128 of the data, hex; set by mg_tensor_write */
 } mg_tensor;
 
 /* The tensor of a variable, under its path. */

@@ -9,6 +9,7 @@ bad='x*/ int oops; /*??/%s'
 sed -E "s~path=(ln_1|attn) ~path=\"$bad\" ~g; s~name=tiny~name=\"$bad\"~" "$T/plain.mg" >"$T/bad.mg"
 [ "$(grep -c 'int oops' "$T/bad.mg")" -gt 20 ] || fail "nothing changed"
 "$MEGAGEN" show "$T/bad.mg" -p tune..emit -o "$T/out" >/dev/null || fail "refused"
+flags=
 eval "$(grep '^flags=' "$T/out/build.sh")"
 for f in model funcs rows kernels products main; do
     # A comment that ends early leaves its words outside: the compiler's own view of the text has none of them.

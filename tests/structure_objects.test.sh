@@ -14,6 +14,7 @@ for what in "tiny cpu=avx512" "llama cpu=avx2" "gpt2 cpu=generic precision.compu
     read -ra arg <<<"$what"
     dir=$T/${arg[0]}
     "$MEGAGEN" show "tests/golden/${arg[0]}.lua" "${arg[@]:1}" -p emit -o "$dir" >/dev/null || fail "$what"
+    flags='' march=''
     eval "$(grep -E '^(flags|march)=' "$dir/build.sh")"
     for f in model funcs rows kernels products main; do
         # shellcheck disable=SC2086

@@ -179,7 +179,7 @@ static int check_differences(Graph *g, const Op *op, const Op *bwd, Arrays *in, 
             in->v[p][i] = x;
         }
         const char *name = sym_str(g, bwd->body->out.at[k].name);
-        if (strcmp(r->c->name, "functions") != 0) { /* stop() is not seen by differences       */
+        if (strcmp(r->c->name, "functions") != 0) { /* stop() is not seen by differences */
             bad += differs(r, "differences", name, n, grad->v[k], fd, 1e-6);
         }
     }

@@ -159,9 +159,9 @@ static void test_fail(void **state)
 /* ---- signatures ------------------------------------------------------------------------------ */
 
 typedef struct {
-    const char *sig, *in; /* operand types, separated by blanks; "_" an absent one               */
-    const char *attr;     /* one attribute key=dim, or sum=dims                                  */
-    const char *out;      /* result types, or "! what the message contains"                      */
+    const char *sig, *in; /* operand types, separated by blanks; "_" an absent one */
+    const char *attr;     /* one attribute key=dim, or sum=dims */
+    const char *out;      /* result types, or "! what the message contains" */
 } SigCase;
 
 static const SigCase sig_cases[] = {
@@ -398,7 +398,7 @@ static void test_clone_and_hash(void **state)
         vec_push(g->arena, &g->func.at[nets[i]->func].out, result_of(nets[i], y));
     }
     assert_true(func_hash(g, a.func) == func_hash(g, b.func)); /* names do not count */
-    assert_true(func_hash(g, a.func) != func_hash(g, c.func)); /* sizes do           */
+    assert_true(func_hash(g, a.func) != func_hash(g, c.func)); /* sizes do */
     u32 copy = func_add(g, sym(g, "copy"), ROLE_FWD);
     u32 *map = arena_alloc(g->arena, g->value.n * sizeof *map);
     map[a.x] = func_input(g, copy, g->value.at[a.x].type, 0);

@@ -20,7 +20,7 @@ typedef struct {
     int64_t m, n, k;
     int ta, tb;
     int64_t lda, ldb, ldc;
-    size_t ea, eb, ec, em; /* bytes of an element of A, B, C and of the arithmetic             */
+    size_t ea, eb, ec, em; /* bytes of an element of A, B, C and of the arithmetic */
 } gemm_case;
 
 typedef struct {

@@ -25,8 +25,8 @@ typedef struct {
     fn32 *f32;
     fn64 *f64;
     fnref *ref;
-    double lo, hi, tol32, tol64; /* range; relative tolerance                                     */
-    double abs;                  /* results smaller than this are compared with it                */
+    double lo, hi, tol32, tol64; /* range; relative tolerance */
+    double abs;                  /* results smaller than this are compared with it */
 } Case;
 
 static double ref_rsqrt(double x)
@@ -48,24 +48,32 @@ static double ref_sigmoid(double x)
         return f64_##F(x);                                                                         \
     }
 W(exp)
-W(log) W(sqrt) W(rsqrt) W(sigmoid) W(tanh) W(erf) W(sin) W(cos) W(floor)
+W(log)
+W(sqrt)
+W(rsqrt)
+W(sigmoid)
+W(tanh)
+W(erf)
+W(sin)
+W(cos)
+W(floor)
 #undef W
 
 #define C(F) w32_##F, w64_##F
-    static const Case cases[] = {
-        {"exp", C(exp), exp, -87, 88, 2.0e-7, 6e-16, 0},
-        {"log", C(log), log, 1e-30, 3, 2.0e-7, 4e-16, 0},
-        {"log far", C(log), log, 3, 1e30, 1.2e-7, 3e-16, 0},
-        {"sqrt", C(sqrt), sqrt, 0, 1e6, 1.2e-7, 2.3e-16, 0},
-        {"rsqrt", C(rsqrt), ref_rsqrt, 1e-8, 1e4, 1.8e-7, 4e-16, 0},
-        {"sigmoid", C(sigmoid), ref_sigmoid, -80, 80, 2.5e-7, 7e-16, 0},
-        {"tanh", C(tanh), tanh, -12, 12, 3.5e-7, 9e-16, 0},
-        {"tanh near", C(tanh), tanh, -1e-3, 1e-3, 3.5e-7, 9e-16, 0},
-        {"erf", C(erf), erf, -6.5, 6.5, 3e-7, 9e-16, 0},
-        {"erf near", C(erf), erf, -1e-3, 1e-3, 2e-7, 5e-16, 0},
-        {"sin", C(sin), sin, -50, 50, 2e-7, 6e-16, 0.3},
-        {"cos", C(cos), cos, -50, 50, 2e-7, 6e-16, 0.3},
-        {"floor", C(floor), floor, -1000, 1000, 0, 0, 0},
+static const Case cases[] = {
+    {"exp", C(exp), exp, -87, 88, 2.0e-7, 6e-16, 0},
+    {"log", C(log), log, 1e-30, 3, 2.0e-7, 4e-16, 0},
+    {"log far", C(log), log, 3, 1e30, 1.2e-7, 3e-16, 0},
+    {"sqrt", C(sqrt), sqrt, 0, 1e6, 1.2e-7, 2.3e-16, 0},
+    {"rsqrt", C(rsqrt), ref_rsqrt, 1e-8, 1e4, 1.8e-7, 4e-16, 0},
+    {"sigmoid", C(sigmoid), ref_sigmoid, -80, 80, 2.5e-7, 7e-16, 0},
+    {"tanh", C(tanh), tanh, -12, 12, 3.5e-7, 9e-16, 0},
+    {"tanh near", C(tanh), tanh, -1e-3, 1e-3, 3.5e-7, 9e-16, 0},
+    {"erf", C(erf), erf, -6.5, 6.5, 3e-7, 9e-16, 0},
+    {"erf near", C(erf), erf, -1e-3, 1e-3, 2e-7, 5e-16, 0},
+    {"sin", C(sin), sin, -50, 50, 2e-7, 6e-16, 0.3},
+    {"cos", C(cos), cos, -50, 50, 2e-7, 6e-16, 0.3},
+    {"floor", C(floor), floor, -1000, 1000, 0, 0, 0},
 };
 
 /* Largest relative error over points that walk the range; both types. */
@@ -141,7 +149,7 @@ static void random_words(void)
     expect(out[0] == 0x408f276d && out[1] == 0x41c83b0e && out[2] == 0xa20bc7c6 &&
                out[3] == 0x6d5451fd,
            "philox of ones");
-    uint64_t at[2] = {12345, 0xfffffff8u}; /* the second crosses 2^32                             */
+    uint64_t at[2] = {12345, 0xfffffff8u}; /* the second crosses 2^32 */
     for (int k = 0; k < 2; k++)
         for (int lane = 0; lane < 4; lane++) {
             u32v v = u32_rand(0x123456789abcdefu, 77, at[k], 5, lane);

@@ -22,7 +22,7 @@ enum { PORTS = 24, PROGRAMS = 512 };
 
 typedef struct {
     u32 func, in[PORTS], nin;
-    bool accum; /* results are added to variables                                              */
+    bool accum; /* results are added to variables */
 } Program;
 
 static Graph *g;
@@ -343,7 +343,7 @@ static u32 results(const Program *p, u32 *value)
     for (u32 i = 0; p->accum && i < f->node.n; i++) {
         u32 node = f->node.at[i], v = g->arg.at[g->node.at[node].in];
         if (node_is(g, node, "accum"))
-            value[n++] = value_sink(g, v) == node ? v : 0; /* 0: a copy adds, another kernel   */
+            value[n++] = value_sink(g, v) == node ? v : 0; /* 0: a copy adds, another kernel */
     }
     return n;
 }

@@ -52,7 +52,7 @@ static const struct {
 /* One line a node: op in in -> out out; letters are values; inputs come first with their dims. */
 typedef struct {
     const char *name, *inputs, *nodes, *outs;
-    int groups; /* fused nodes with fusion on                                                  */
+    int groups; /* fused nodes with fusion on */
 } Program;
 static const Program programs[] = {
     {"residual_norm", "x:bsd a:bsd w:d", "p_add x a -> z; p_rms z w -> y r", "z y r", 1},
@@ -93,7 +93,7 @@ static const Variant variants[] = {
 typedef struct {
     Graph *g;
     u32 func;
-    u32 value[128]; /* by letter                                                               */
+    u32 value[128]; /* by letter */
     u32 input[16], ninput, out[8], nout;
 } Built;
 
@@ -346,7 +346,7 @@ static f64 lookup(void *arg, const char *name)
 }
 
 typedef struct {
-    void *mem[MAX_VALUES * 4]; /* by value                                                     */
+    void *mem[MAX_VALUES * 4]; /* by value */
     f64 *ref[MAX_VALUES * 4];
 } Memory;
 
@@ -358,7 +358,7 @@ static void fill(Built *p, Memory *m, i64 vocab)
         u64 n = extent(g, v);
         u8 dtype = g->value.at[v].type.dtype;
         m->mem[v] = malloc(n * 8);
-        memset(m->mem[v], 0xff, n * 8); /* NaN: what is not written shows                       */
+        memset(m->mem[v], 0xff, n * 8); /* NaN: what is not written shows */
         m->ref[v] = calloc(logical(g, &g->value.at[v].type), sizeof(f64));
         for (u32 i = 0; i < p->ninput; i++) {
             for (u64 k = 0; p->input[i] == v && k < logical(g, &g->value.at[v].type); k++) {
@@ -385,7 +385,7 @@ static void run(Built *p, Memory *m, void *so, const char *prefix)
         for (u32 k = 0; k < n->nout; k++) {
             ptr[k] = m->mem[n->out + k];
             out[k] = m->ref[n->out + k];
-            if (b->out.at[k].inplace) { /* take the offer                                       */
+            if (b->out.at[k].inplace) { /* take the offer */
                 u32 v = g->arg.at[n->in + (u32)b->out.at[k].inplace - 1];
                 ptr[k] = m->mem[n->out + k] = m->mem[v];
             }
@@ -401,7 +401,7 @@ static void run(Built *p, Memory *m, void *so, const char *prefix)
         for (u32 k = 0; k < b->ndim; k++) {
             size[k] = g->dim.at[b->dim[k].dim].size;
         }
-        Body plain = *b; /* without partial buffers                                            */
+        Body plain = *b; /* without partial buffers */
         while (plain.out.n && !plain.out.at[plain.out.n - 1].node) {
             plain.out.n--;
         }

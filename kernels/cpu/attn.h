@@ -131,10 +131,10 @@ typedef i64v mg_iv_double;
 
 typedef struct {
     const void *q, *k, *v, *o, *dy, *lse;
-    void *out, *stat, *dq, *dk, *dv; /* out, stat: o and lse of the forward                       */
+    void *out, *stat, *dq, *dk, *dv; /* out, stat: o and lse of the forward */
     const int32_t *lo;
-    void *sum; /* dq in TM where T is narrower, [slots][R][S][E]             */
-    int first; /* part of slot 0                                            */
+    void *sum; /* dq in TM where T is narrower, [slots][R][S][E] */
+    int first; /* part of slot 0 */
 } mg_attn;
 
 /* Keys that a row or a tile sees: [from, to). */
@@ -154,7 +154,7 @@ static inline MG_UNUSED mg_span mg_span_cut(mg_span s, int64_t from, int64_t to)
 #define IVEC           MG_CAT(mg_iv_, TM)
 #define V(f)           MG_CAT(MG_V_, TM)(f)
 #define IV(f)          MG_CAT(MG_IV_, TM)(f)
-#define STEP           MG_MOST(NR, LANES) /* columns come in whole strips and whole vectors              */
+#define STEP           MG_MOST(NR, LANES) /* columns come in whole strips and whole vectors */
 #define EP             (MG_UP(E, STEP) * STEP)
 #define KT             MG_LEAST(128, MG_UP(S, STEP) * STEP)
 #define QN             MG_UP(S, 112) /* query blocks, their rows */
@@ -284,11 +284,11 @@ MG_KERNEL void NAME(mg_ctx *c, T *o, TL *lse, const T *q, const T *k, const T *v
 
 /* What a part holds while it works on a block of keys; */
 typedef struct {
-    TM kt[KT * E], vt[KT * E], k[KT * EP]; /* keys and values turned; keys as they are           */
+    TM kt[KT * E], vt[KT * E], k[KT * EP]; /* keys and values turned; keys as they are */
     TM dk[KT * EP], dv[KT * EP];
-    TM q[QT * EP], dy[QT * EP]; /* scaled queries; cotangents of o                    */
+    TM q[QT * EP], dy[QT * EP]; /* scaled queries; cotangents of o */
     TM p[QT * KT], ds[QT * KT];
-    TM lse[QT], dot[QT]; /* dot: sum(do * o)                                   */
+    TM lse[QT], dot[QT]; /* dot: sum(do * o) */
 } FN(work);
 
 /* p and ds of one row, from its scores and dp. */

@@ -61,8 +61,8 @@ bytes = "2 * bytes(dy)", flops = "elems(dy)",
 #define MG_EMBED_SHARED
 typedef struct {
     const int32_t *ids;
-    const void *from; /* w; dy                                                                   */
-    void *to;         /* y; dw                                                                   */
+    const void *from; /* w; dy */
+    void *to;         /* y; dw */
     int beta;
 } mg_embed;
 #endif

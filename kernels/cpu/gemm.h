@@ -79,9 +79,9 @@ flops = "2 * M * N * K",
 #define MG_GEMM_SHARED
 typedef struct {
     const void *a, *b;
-    void *c, *panel; /* panel: packed A, of rows [row0, row0 + rows) and k [k0, k0 + k)        */
+    void *c, *panel; /* panel: packed A, of rows [row0, row0 + rows) and k [k0, k0 + k) */
     int64_t row0, rows, k0, k;
-    int add, last; /* C holds earlier sums; the last block of K is among these               */
+    int add, last;          /* C holds earlier sums; the last block of K is among these */
     int64_t rparts, gparts; /* parts: cuts of the row blocks times cuts of the strips */
     void *extra;
 } mg_gemm;

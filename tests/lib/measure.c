@@ -1,6 +1,8 @@
-/* measure.c: run a command; print its wall seconds, its largest resident set in KiB and its exit code (128 + signal).
+/* measure.c: run a command; print its wall seconds, its largest resident set in KiB and its exit
+ * code (128 + signal).
  *
- * usage: measure FILE COMMAND ...     FILE: where the three numbers go; the command keeps its own output
+ * usage: measure FILE COMMAND ...     FILE: where the three numbers go; the command keeps its own
+ * output
  */
 #include <stdio.h>
 #include <sys/resource.h>
