@@ -784,10 +784,7 @@ static void put_param(Proto *p, const char *constness, u8 dtype, const char *wan
  * another. */
 static const char *param_name(Graph *g, u32 node, bool out, u32 i)
 {
-    static const char *const product[] = {"A", "B"};
     const Node *n = &g->node.at[node];
-    if (is_op(g, node, "matmul"))
-        return out ? "C" : product[i & 1];
     if (is_op(g, node, "fused")) {
         const Body *b = g->body.at[n->body];
         return sym_str(g, out ? b->out.at[i].name : b->in.at[i].name);

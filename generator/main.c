@@ -5,7 +5,6 @@
  * ends. The parent relays its exit code, then runs the C compiler without those limits.
  */
 #include "megagen.h"
-#include "base.h"
 #include "mg.h"
 
 #include <assert.h>

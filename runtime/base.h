@@ -88,10 +88,6 @@ double mg_now(void); /* seconds of the monotonic clock */
 /* Joins with one '/'. The result is the caller's to free. */
 char *mg_path(const char *dir, const char *name);
 
-/* Opens /dev/null for each of stdin, stdout and stderr that is closed, so that no file becomes one.
- */
-void mg_std_open(void);
-
 /* Makes a folder and those above it. */
 int mg_mkdirs(const char *dir);
 

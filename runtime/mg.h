@@ -175,6 +175,10 @@ void mg_table_iota(void *dst, const int64_t *dim, mg_dtype dtype);
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
+/* Opens /dev/null for each of stdin, stdout and stderr that is closed, so that no file becomes one.
+ * The first thing that every program does. */
+void mg_std_open(void);
+
 /* Exit codes of every program, with their meaning. Ends with meaning NULL. */
 typedef struct {
     int code;

@@ -15,7 +15,7 @@ loss() { # CHUNK
     MEGAGEN_HOME=$T/home "$MEGAGEN" tests/torch/gpt2.lua -o "$out" precision.compute=f64 "batch.chunk=$1" >"$out.log" 2>&1 ||
         fail "chunk $1: $(tail -3 "$out.log")"
     (
-        cd "$out"
+        cd "$out" || exit
         sed -n 's/^compile \([a-z0-9_]*\) \1\.c *\(-ffp-contract=[a-z]*\).*/\1 \2/p' build.sh >parts
         while read -r f contract; do
             "$CC" -std=gnu11 -O1 -march=native "$contract" -Iruntime -Ikernels -Ikernels/cpu -c "$f.c" &

@@ -11,7 +11,7 @@ model() {
     shift 2
     "$MEGAGEN" "$spec" -o "$out" "$@" >"$out.log" 2>&1 || fail "$spec $*: $(tail -3 "$out.log")"
     (
-        cd "$out"
+        cd "$out" || exit
         # what is generated, as its own build.sh compiles it; the runtime comes from the archive
         sed -n 's/^compile \([a-z0-9_]*\) \1\.c *\(-ffp-contract=[a-z]*\).*/\1 \2/p' build.sh >parts
         while read -r f contract; do

@@ -28,7 +28,8 @@ const = { TX = "ctype(in0)", TY = "ctype(var)", WIDEN = "0", ADDS = "0", BETA = 
 name  = "move",
 op    = "accum",
 when  = "in0.dtype == var.dtype or in0.dtype == 'bf16' and var.dtype == 'f32'",
-const = { TX = "ctype(in0)", TY = "ctype(var)", WIDEN = "in0.dtype == 'bf16' and var.dtype == 'f32'",
+const = { TX = "ctype(in0)", TY = "ctype(var)",
+          WIDEN = "in0.dtype == 'bf16' and var.dtype == 'f32'",
           ADDS = "1", BETA = "1",
           N0 = "in0.size[in0.rank - 7] or 1", N1 = "in0.size[in0.rank - 6] or 1",
           N2 = "in0.size[in0.rank - 5] or 1", N3 = "in0.size[in0.rank - 4] or 1",
@@ -41,14 +42,14 @@ const = { TX = "ctype(in0)", TY = "ctype(var)", WIDEN = "in0.dtype == 'bf16' and
           Y0 = "dense(in0, 0)", Y1 = "dense(in0, 1)", Y2 = "dense(in0, 2)", Y3 = "dense(in0, 3)",
           Y4 = "dense(in0, 4)", Y5 = "dense(in0, 5)", Y6 = "dense(in0, 6)", Y7 = "1" },
 @*/
-/* move.h: an array into another place: a copy where no window is possible, a variable written or added to by a
- * value whose producer could not do it itself.
+/* move.h: an array into another place: a copy where no window is possible, a variable written or
+ * added to by a value whose producer could not do it itself.
  *
  *     void NAME(mg_ctx *c, TY *y, const TX *x)               copy, write: y = x
  *     void NAME(mg_ctx *c, TY *y, const TX *x, int beta)     accum: y = beta ? y + x : x
  *
- * Up to eight dims, N0 the outermost, with strides X0.. and Y0.. in elements. WIDEN: x holds bf16 bits. The
- * rows (all dims but the last) are cut into at most 32 parts.
+ * Up to eight dims, N0 the outermost, with strides X0.. and Y0.. in elements. WIDEN: x holds bf16
+ * bits. The rows (all dims but the last) are cut into at most 32 parts.
  */
 #include <stdint.h>
 typedef uint16_t bf16; /* as in pack.h */

@@ -172,15 +172,15 @@ void update(mg_ctx *c, const update_k *k);
 void embed(mg_ctx *c, float *y, const int32_t *ids, const float *w);
 void embed_add_col(mg_ctx *c, float *y, const float *x, const float *b);
 void layernorm(mg_ctx *c, float *y, const float *x, const float *w, const float *b);
-void attn_qkv_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void attn_qkv_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void attn_add_col(mg_ctx *c, float *y, const float *x, const float *b);
 void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k, const float *v);
-void attn_o_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void attn_o_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void ln_2_add_col_dropout_layernorm(mg_ctx *c, float *z, float *y, const float *x, const float *b,
     const float *x2, const float *w, const float *b2, uint32_t site);
-void mlp_up_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_up_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_add_col_gelu_tanh(mg_ctx *c, float *y, const float *x, const float *b);
-void mlp_down_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_down_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_add_add_col(mg_ctx *c, float *z, const float *x, const float *b, const float *x2);
 void ln_f_layernorm(mg_ctx *c, float *y, float *m, float *r, const float *x, const float *w,
     const float *b);
@@ -188,34 +188,34 @@ void head_count_if(mg_ctx *c, float *n, double *n_lines, const int32_t *t, int b
 void ln_f_layernorm_bwd(mg_ctx *c, float *dx, float *dw, float *db, float *dw_lines,
     float *db_lines, const float *x, const float *w, const float *m, const float *r,
     const float *dy, int beta);
-void head_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void head_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void head_gscale(mg_ctx *c, float *y);
 void head_cross_entropy_bwd(mg_ctx *c, float *loss, float *dx, const float *x, const int32_t *t,
     const float *dy);
 void head_total(mg_ctx *c, float *y, double *y_lines, const float *x, int beta);
-void head_dx(mg_ctx *c, float *C, const float *A, const float *B);
-void head_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
+void head_dx(mg_ctx *c, float *y, const float *x, const float *w);
+void head_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
 void mlp_add_col_bwd(mg_ctx *c, float *db, float *db_lines, const float *dy, int beta);
-void mlp_down_dx(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_down_dx(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_gelu_tanh_bwd(mg_ctx *c, float *y, float *dx, float *db, float *db_lines, const float *x,
     const float *b, const float *dy, int beta);
-void mlp_down_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void mlp_up_dx(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_down_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
+void mlp_up_dx(mg_ctx *c, float *y, const float *x, const float *w);
 void ln_2_layernorm_bwd(mg_ctx *c, float *y, float *dw, float *db, float *z, float *dx,
     float *db2, float *dw_lines, float *db_lines, float *db2_lines, const float *x,
     const float *w, const float *b, const float *dy, const float *x2, int beta, uint32_t site);
-void mlp_up_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void attn_o_dx(mg_ctx *c, float *C, const float *A, const float *B);
-void attn_o_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
+void mlp_up_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
+void attn_o_dx(mg_ctx *c, float *y, const float *x, const float *w);
+void attn_o_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
 void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k,
     const float *v, const float *o, const float *lse, const float *do_);
 void attn_add_col_bwd(mg_ctx *c, float *db, float *db_lines, const float *dy);
 void attn_accum(mg_ctx *c, float *to, const float *x, int beta);
-void attn_qkv_dx(mg_ctx *c, float *C, const float *A, const float *B);
+void attn_qkv_dx(mg_ctx *c, float *y, const float *x, const float *w);
 void ln_1_layernorm_bwd(mg_ctx *c, float *y, float *dw, float *db, float *z, float *dw_lines,
     float *db_lines, const float *x, const float *w, const float *b, const float *dy,
     const float *x2, int beta);
-void attn_qkv_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
+void attn_qkv_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
 void embed_add_col_bwd(mg_ctx *c, float *db, float *db_lines, const float *dy);
 void embed_accum(mg_ctx *c, float *to, const float *x, int beta);
 void embed_dw(mg_ctx *c, float *dw, const int32_t *ids, const float *dy, int beta);
@@ -225,7 +225,7 @@ void head_cross_entropy(mg_ctx *c, float *loss, const float *x, const int32_t *t
 void at_pos(mg_ctx *c, float *y, const float *x);
 void head_logits_ln_f_layernorm(mg_ctx *c, float *y, const float *x, const float *w,
     const float *b);
-void head_logits_head_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void head_logits_head_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void sumsq(mg_ctx *c, float *s, double *s_lines, const float *x);
 void clip_coef(mg_ctx *c, float *coef, float *norm, float *ok, const float *s);
 void adamw(mg_ctx *c, float *w2, float *m2, float *v2, const float *w, const float *g,

@@ -147,48 +147,48 @@ void update(mg_ctx *c, const update_k *k);
 /* products.c, kernels.c, rows.c: results, then operands; beta: 1 adds, 0 overwrites. */
 void embed(mg_ctx *c, bf16 *y, const int32_t *ids, const bf16 *w);
 void rmsnorm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
-void attn_qkv_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void attn_qkv_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void attn_rope(mg_ctx *c, bf16 *y1, bf16 *y2, const bf16 *x1, const bf16 *x2, const float *cs,
     const float *sn);
 void attention(mg_ctx *c, bf16 *o, float *lse, const bf16 *q, const bf16 *k, const bf16 *v);
-void attn_o_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void attn_o_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void ln_2_add_rmsnorm(mg_ctx *c, bf16 *z, bf16 *y2, const bf16 *x, const bf16 *y, const bf16 *w);
-void mlp_gate_up_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void mlp_gate_up_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void mlp_swiglu(mg_ctx *c, bf16 *y, const bf16 *g, const bf16 *u);
-void mlp_down_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void mlp_down_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void mlp_add_fwd(mg_ctx *c, bf16 *z, const bf16 *x, const bf16 *y);
 void ln_f_rmsnorm(mg_ctx *c, bf16 *y, float *r, const bf16 *x, const bf16 *w);
 void head_count_if(mg_ctx *c, float *n, double *n_lines, const int32_t *t, int beta);
 void ln_f_rmsnorm_bwd(mg_ctx *c, bf16 *dx, float *dw, float *dw_lines, const bf16 *x,
     const bf16 *w, const float *r, const bf16 *dy, int beta);
-void head_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void head_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void head_gscale(mg_ctx *c, float *y);
 void head_cross_entropy_bwd(mg_ctx *c, float *loss, bf16 *dx, const bf16 *x, const int32_t *t,
     const float *dy);
 void head_total(mg_ctx *c, float *y, double *y_lines, const float *x, int beta);
-void head_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
-void head_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
-void mlp_down_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void head_dx(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
+void head_dw(mg_ctx *c, float *y, const bf16 *x, const bf16 *w, int beta);
+void mlp_down_dx(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void mlp_swiglu_bwd(mg_ctx *c, bf16 *y, bf16 *dg, bf16 *du, const bf16 *g, const bf16 *u,
     const bf16 *dy);
-void mlp_down_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
-void mlp_gate_up_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void mlp_down_dw(mg_ctx *c, float *y, const bf16 *x, const bf16 *w, int beta);
+void mlp_gate_up_dx(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void rmsnorm_bwd(mg_ctx *c, bf16 *y, float *dw, bf16 *z, float *dw_lines, const bf16 *x,
     const bf16 *w, const bf16 *dy, const bf16 *x2, int beta);
-void mlp_gate_up_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
-void attn_o_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
-void attn_o_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
+void mlp_gate_up_dw(mg_ctx *c, float *y, const bf16 *x, const bf16 *w, int beta);
+void attn_o_dx(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
+void attn_o_dw(mg_ctx *c, float *y, const bf16 *x, const bf16 *w, int beta);
 void attention_bwd(mg_ctx *c, bf16 *dq, bf16 *dk, bf16 *dv, const bf16 *q, const bf16 *k,
     const bf16 *v, const bf16 *o, const float *lse, const bf16 *do_);
 void attn_rope_bwd(mg_ctx *c, bf16 *dx1, bf16 *dx2, const float *cs, const float *sn,
     const bf16 *dy1, const bf16 *dy2);
-void attn_qkv_dx(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
-void attn_qkv_dw(mg_ctx *c, float *C, const bf16 *A, const bf16 *B, int beta);
+void attn_qkv_dx(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
+void attn_qkv_dw(mg_ctx *c, float *y, const bf16 *x, const bf16 *w, int beta);
 void embed_dw(mg_ctx *c, float *dw, const int32_t *ids, const bf16 *dy, int beta);
 void head_cross_entropy(mg_ctx *c, float *loss, const bf16 *x, const int32_t *t);
 void at_pos(mg_ctx *c, bf16 *y, const bf16 *x);
 void head_logits_ln_f_rmsnorm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
-void head_logits_head_mm(mg_ctx *c, bf16 *C, const bf16 *A, const bf16 *B);
+void head_logits_head_mm(mg_ctx *c, bf16 *y, const bf16 *x, const bf16 *w);
 void cast(mg_ctx *c, float *y, const bf16 *x);
 void sumsq(mg_ctx *c, float *s, double *s_lines, const float *x);
 void clip_coef(mg_ctx *c, float *coef, float *norm, float *ok, const float *s);

@@ -146,49 +146,49 @@ void update(mg_ctx *c, const update_k *k);
 /* products.c, kernels.c, rows.c: results, then operands; beta: 1 adds, 0 overwrites. */
 void embed(mg_ctx *c, float *y, const int32_t *ids, const float *w);
 void rmsnorm(mg_ctx *c, float *y, const float *x, const float *w);
-void attn_qkv_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void attn_qkv_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void attn_rope(mg_ctx *c, float *y1, float *y2, const float *x1, const float *x2, const float *cs,
     const float *sn);
 void attention(mg_ctx *c, float *o, float *lse, const float *q, const float *k, const float *v);
-void attn_o_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void attn_o_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void ln_2_add_rmsnorm(mg_ctx *c, float *z, float *y2, const float *x, const float *y,
     const float *w);
-void mlp_gate_up_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_gate_up_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_swiglu(mg_ctx *c, float *y, const float *g, const float *u);
-void mlp_down_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_down_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_add_fwd(mg_ctx *c, float *z, const float *x, const float *y);
 void ln_f_rmsnorm(mg_ctx *c, float *y, float *r, const float *x, const float *w);
 void head_count_if(mg_ctx *c, float *n, double *n_lines, const int32_t *t, int beta);
 void ln_f_rmsnorm_bwd(mg_ctx *c, float *dx, float *dw, float *dw_lines, const float *x,
     const float *w, const float *r, const float *dy, int beta);
-void head_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void head_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void head_gscale(mg_ctx *c, float *y);
 void head_cross_entropy_bwd(mg_ctx *c, float *loss, float *dx, const float *x, const int32_t *t,
     const float *dy);
 void head_total(mg_ctx *c, float *y, double *y_lines, const float *x, int beta);
-void head_dx(mg_ctx *c, float *C, const float *A, const float *B);
-void head_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void mlp_down_dx(mg_ctx *c, float *C, const float *A, const float *B);
+void head_dx(mg_ctx *c, float *y, const float *x, const float *w);
+void head_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
+void mlp_down_dx(mg_ctx *c, float *y, const float *x, const float *w);
 void mlp_swiglu_bwd(mg_ctx *c, float *y, float *dg, float *du, const float *g, const float *u,
     const float *dy);
-void mlp_down_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void mlp_gate_up_dx(mg_ctx *c, float *C, const float *A, const float *B);
+void mlp_down_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
+void mlp_gate_up_dx(mg_ctx *c, float *y, const float *x, const float *w);
 void rmsnorm_bwd(mg_ctx *c, float *y, float *dw, float *z, float *dw_lines, const float *x,
     const float *w, const float *dy, const float *x2, int beta);
-void mlp_gate_up_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
-void attn_o_dx(mg_ctx *c, float *C, const float *A, const float *B);
-void attn_o_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
+void mlp_gate_up_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
+void attn_o_dx(mg_ctx *c, float *y, const float *x, const float *w);
+void attn_o_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
 void attention_bwd(mg_ctx *c, float *dq, float *dk, float *dv, const float *q, const float *k,
     const float *v, const float *o, const float *lse, const float *do_);
 void attn_rope_bwd(mg_ctx *c, float *dx1, float *dx2, const float *cs, const float *sn,
     const float *dy1, const float *dy2);
-void attn_qkv_dx(mg_ctx *c, float *C, const float *A, const float *B);
-void attn_qkv_dw(mg_ctx *c, float *C, const float *A, const float *B, int beta);
+void attn_qkv_dx(mg_ctx *c, float *y, const float *x, const float *w);
+void attn_qkv_dw(mg_ctx *c, float *y, const float *x, const float *w, int beta);
 void embed_dw(mg_ctx *c, float *dw, const int32_t *ids, const float *dy, int beta);
 void head_cross_entropy(mg_ctx *c, float *loss, const float *x, const int32_t *t);
 void at_pos(mg_ctx *c, float *y, const float *x);
 void head_logits_ln_f_rmsnorm(mg_ctx *c, float *y, const float *x, const float *w);
-void head_logits_head_mm(mg_ctx *c, float *C, const float *A, const float *B);
+void head_logits_head_mm(mg_ctx *c, float *y, const float *x, const float *w);
 void sumsq(mg_ctx *c, float *s, double *s_lines, const float *x);
 void clip_coef(mg_ctx *c, float *coef, float *norm, float *ok, const float *s);
 void adamw(mg_ctx *c, float *w2, float *m2, float *v2, const float *w, const float *g,
