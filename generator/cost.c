@@ -163,7 +163,6 @@ void cost_report(Graph *g, Text *t)
     i64 rows = g->cfg.micro ? g->cfg.micro : 1;
     i64 micros = g->cfg.global > rows ? (g->cfg.global + rows - 1) / rows : 1;
     f64 step = seconds(g, &micro) * (f64)micros + seconds(g, &upd);
-    text_fmt(g->arena, t, "target    %s, %s\n", sym_str(g, g->cfg.target), sym_str(g, g->cfg.cpu));
     text_fmt(g->arena, t, "params    %s\n", scaled(g, (f64)cost_params(g), 1000, ""));
     text_fmt(g->arena, t, "compute   %s a token", scaled(g, micro.flops / count, 1000, "FLOP"));
     if (micro.again > 0) {

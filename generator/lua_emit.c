@@ -103,7 +103,8 @@ void snap_int(Graph *g, const char *key, i64 v)
 
 void snap_keys(Graph *g)
 {
-    static const char *const field[] = {"name", "type", "value", "origin", "binds", "help"};
+    static const char *const field[] = {"name",  "type", "value", "origin",
+                                        "binds", "help", "allows"};
     lua_push_keys(g);
     lua_State *from = g->lua;
     snap_open(g, "keys");

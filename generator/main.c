@@ -102,6 +102,22 @@ static void first_lines(Graph *g)
     fputs(text_str(g->arena, &t), stdout);
 }
 
+/* The first line: what the code will be for, and who said so. */
+static void target_line(Graph *g)
+{
+    const char *key = "cpu";
+    if (g->cfg.cpu) {
+        printf("target    cpu %s: asked for by cpu (%s)\n", sym_str(g, g->cfg.cpu),
+               lua_text(g, "origin", 1, &key));
+        return;
+    }
+    g->cfg.cpu = sym(g, cpu_detect());
+    printf(
+        "target    cpu %s: the highest level of this machine; cpu=avx512, avx2 or generic is for "
+        "another\n",
+        sym_str(g, g->cfg.cpu));
+}
+
 /* The child: everything up to emit. Returns an exit code. */
 static int compile(const Job *job, Record *rec)
 {
@@ -117,7 +133,9 @@ static int compile(const Job *job, Record *rec)
     }
     Sym dir = job->out ? sym(g, job->out) : sym_fmt(g, "out/%s", sym_str(g, g->cfg.name));
     g->cfg.out_dir = dir;
-    if (!g->cfg.cpu) {
+    if (job->report) {
+        target_line(g);
+    } else if (!g->cfg.cpu) {
         g->cfg.cpu = sym(g, cpu_detect());
     }
     for (int i = job->first; i <= job->last; i++) {

@@ -8,14 +8,16 @@
 
 /* Words of the trainer itself: how to run, not what. */
 static const mg_key own[] = {
-    {"out", "str", "", "default", "run", "run folder; empty: the next runs/NAME-N"},
-    {"resume", "str", "", "default", "run", "auto, never, or a run or checkpoint folder"},
-    {"ckpt", "str", "", "default", "run", "checkpoint of eval and sample; empty: the newest run's"},
-    {"prompt", "str", "", "default", "run", "text that sample continues"},
-    {"seed", "int", "0", "default", "run", "another sample: added to train.seed"},
+    {"out", "str", "", "default", "run", "run folder; empty: the next runs/NAME-N", ""},
+    {"resume", "str", "", "default", "run", "auto, never, or a run or checkpoint folder", ""},
+    {"ckpt", "str", "", "default", "run", "checkpoint of eval and sample; empty: the newest run's",
+     ""},
+    {"prompt", "str", "", "default", "run", "text that sample continues", ""},
+    {"seed", "int", "0", "default", "run", "another sample: added to train.seed", ""},
     {"by_position", "bool", "false", "default", "run",
-     "eval: loss of the first 8 and the last 64 tokens of a row, too"},
-    {"dump", "list", "", "default", "run", "what@step,...: grads, weights, marked; to safetensors"},
+     "eval: loss of the first 8 and the last 64 tokens of a row, too", ""},
+    {"dump", "list", "", "default", "run", "what@step,...: grads, weights, marked; to safetensors",
+     ""},
 };
 enum { OWN = sizeof own / sizeof *own };
 
@@ -151,6 +153,52 @@ static const char *type_refuses(const char *type, const char *s)
     return NULL;
 }
 
+/* A range is "0..1", "0..", "..1" or "0..<1": without the top. */
+static int range_check(const mg_key *k, const char *s, const char *dots)
+{
+    double v = 0, min, max;
+    char least[32];
+    const char *top = dots + 2;
+    bool below = *top == '<';
+    if (strcmp(k->type, "size") == 0 ? !mg_parse_size(s, &v) : !mg_parse_num(s, &v))
+        return MG_OK;
+    if (number_unit(top + below, count_units, &max) && (below ? v >= max : v > max))
+        return mg_fail(MG_USAGE, "%s = %s %s %s; allowed is %s", k->name, s,
+                       below ? "must be below" : "is above", top + below, k->allows);
+    snprintf(least, sizeof least, "%.*s", (int)(dots - k->allows), k->allows);
+    if (number_unit(least, count_units, &min) && v < min)
+        return mg_fail(MG_USAGE, "%s = %s is below %s; allowed is %s", k->name, s, least,
+                       k->allows);
+    return MG_OK;
+}
+
+static int choice_check(const mg_key *k, const char *s)
+{
+    enum { MOST = 16 };
+    char words[256];
+    const char *word[MOST];
+    int n = 0;
+    snprintf(words, sizeof words, "%s", k->allows);
+    for (char *p = strtok(words, "|"); p != NULL && n < MOST; p = strtok(NULL, "|"), n++) {
+        word[n] = p;
+        if (strcmp(p, s) == 0)
+            return MG_OK;
+    }
+    const char *near = mg_nearest(s, word, n);
+    return mg_fail(MG_USAGE, "%s = '%s' is not one of %s%s%s%s", k->name, s, k->allows,
+                   near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                   near != NULL ? "'?" : "");
+}
+
+/* The value is one that the schema allows. */
+static int value_check(const mg_key *k, const char *s)
+{
+    const char *dots = k->allows != NULL ? strstr(k->allows, "..") : NULL;
+    if (dots != NULL)
+        return range_check(k, s, dots);
+    return k->allows != NULL && *k->allows != 0 ? choice_check(k, s) : MG_OK;
+}
+
 /* ---- keys ------------------------------------------------------------------------------------ */
 
 static int key_count(const mg_conf *c)
@@ -235,6 +283,7 @@ static int read_key(mg_conf *c, const char *arg, const char *eq)
         return strcmp(value, k->value) == 0 ? MG_OK : fail_compiled(c, k, arg);
     if (expects != NULL)
         return mg_fail(MG_USAGE, "%s: '%s' is not %s", k->name, value, expects);
+    MG_TRY(value_check(k, value));
     c->value[i] = value;
     c->origin[i] = "command line";
     return MG_OK;

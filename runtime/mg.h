@@ -96,6 +96,7 @@ typedef struct {
     const char *origin;      /* "default", "tiny.lua:20", "command line", "derived" */
     const char *binds;       /* "compile" or "run" */
     const char *help;        /* one line, with the unit */
+    const char *allows;      /* "a|b|c": one of these; "0..1", "1..", "0..<1"; "": anything */
 } mg_key;
 
 typedef struct mg_ctx mg_ctx;

@@ -373,14 +373,27 @@ local function text(v)
 end
 schema.text = text
 
+-- What a row allows, as mg_key says it: "a|b|c", "0..1", "1..", "0..<1" or "".
+local function allows(row)
+  if row.one_of then return table.concat(row.one_of, "|") end
+  if not (row.min or row.max or row.below) then return "" end
+  return (row.min and text(row.min) or "") .. ".." .. (row.below and "<" .. text(row.below) or row.max and text(row.max) or "")
+end
+
 -- Rows of mg_key, for the generated trainer.
 function lib.keys()
   local out = {}
   for _, row in ipairs(schema.rows) do
     local e = schema.values and schema.values[row.name] or { value = row.default, origin = "default" }
-    out[#out + 1] = { name = row.name, type = row.type, value = text(e.value == nil and "" or e.value), origin = e.origin, binds = row.binds, help = row.help }
+    out[#out + 1] = { name = row.name, type = row.type, value = text(e.value == nil and "" or e.value), origin = e.origin, binds = row.binds, help = row.help,
+      allows = allows(row) }
   end
   return out
+end
+
+-- Where the value of a key comes from: "default", "tiny.lua:3", "command line".
+function lib.origin(name)
+  return schema.values and schema.values[name] and schema.values[name].origin or "default"
 end
 
 function lib.print_config()
