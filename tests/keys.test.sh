@@ -3,16 +3,16 @@
 # tier: quick
 . tests/lib/test.sh
 
-"$MEGAGEN" tests/meta/bits.lua cpu=generic -o "$T/bits" >"$T/first" || fail "build: exit $?"
+"$MEGAGEN" tests/meta/meta.lua cpu=generic -o "$T/meta" >"$T/first" || fail "build: exit $?"
 [ "$(head -1 "$T/first")" = "target    cpu generic: asked for by cpu (command line)" ] || fail "first line: $(head -1 "$T/first")"
-"$MEGAGEN" plan tests/meta/bits.lua >"$T/first"
+"$MEGAGEN" plan tests/meta/meta.lua >"$T/first"
 grep -q "^target    cpu [a-z0-9]*: the highest level of this machine" "$T/first" || fail "first line: $(head -1 "$T/first")"
 
 # refuses KEY=VALUE TEXT: the trainer says it, and so does the tool.
 refuses() {
-    exits 2 "$T/bits/trainer" "$1" --dry-run
+    exits 2 "$T/meta/trainer" "$1" --dry-run
     has "$T/stderr" "$2"
-    exits 2 "$MEGAGEN" check tests/meta/bits.lua "$1"
+    exits 2 "$MEGAGEN" check tests/meta/meta.lua "$1"
     has "$T/stderr" "${1%%=*}"
 }
 refuses train.warmup=-1 "train.warmup = -1 is below 0; allowed is 0.."
@@ -26,17 +26,17 @@ refuses train.lr=fast "train.lr"
 
 # At the edge, and what has no edge.
 for good in train.warmup=0 train.floor=1 train.floor=0 save.keep=1 train.weight_decay_end=-1 train.schedule=wsd; do
-    "$T/bits/trainer" "$good" --print-config >"$T/config" || fail "$good is refused"
+    "$T/meta/trainer" "$good" --print-config >"$T/config" || fail "$good is refused"
     grep -q "^${good%%=*} .*command line" "$T/config" || fail "$good is not in force"
 done
 # Every key of the schema with a least value refuses what lies below it.
-"$T/bits/trainer" --print-config | grep -v "compiled in" | awk '{ print $1 }' >"$T/keys"
+"$T/meta/trainer" --print-config | grep -v "compiled in" | awk '{ print $1 }' >"$T/keys"
 n=0
 while read -r key; do
-    row=$(grep -A1 "^    {\"$key\"" "$T/bits/model.c" | tr '\n' ' ' || true)
+    row=$(grep -A1 "^    {\"$key\"" "$T/meta/model.c" | tr '\n' ' ' || true)
     case $row in
     *'"0.."}'* | *'"1.."}'* | *'"0..'* | *'"1..'*)
-        exits 2 "$T/bits/trainer" "$key=-2" --print-config
+        exits 2 "$T/meta/trainer" "$key=-2" --print-config
         has "$T/stderr" "$key = -2 is below"
         n=$((n + 1))
         ;;
