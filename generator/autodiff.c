@@ -238,10 +238,13 @@ static u32 join(Walk *w, u32 v, Parts *parts)
 }
 
 /* The finished cotangent of v: the contributions added in the order in which they came; 0 = none.
- */
+ * The nodes of the metrics come after the activity: their values have no place in the walk. */
 static u32 cotangent(Walk *w, u32 v)
 {
     Graph *g = w->g;
+    if (v >= w->n) {
+        return 0;
+    }
     Parts *parts = &w->part[v];
     u32 sum = 0;
     for (u32 i = 0; i < parts->n; i++) {

@@ -18,7 +18,7 @@ driver() { # NAME FLAGS VARIANT
 fuzz() { # NAME COUNT SEED
     mkdir -p "$T/$1.$3"
     cp examples/*.h "$T/$1.$3"
-    ASAN_OPTIONS=detect_leaks=0 "$T/$1" "$2" "$3" "$T/$1.$3" "${seeds[@]}" || {
+    ASAN_OPTIONS=detect_leaks=0:exitcode=99 "$T/$1" "$2" "$3" "$T/$1.$3" "${seeds[@]}" || {
         mkdir -p build/fuzz-spec
         cp "$T/$1.$3"/{spec.lua,said} build/fuzz-spec/
         tail -20 "$T/$1.$3/said"
