@@ -60,10 +60,12 @@ find_cc() {
     return 1
 }
 
+trap 'rm -f "build/probe.$$" "build/probe.$$.c"' EXIT # two runs may probe at once
+
 cc_works() {
     command -v "${1%% *}" >/dev/null 2>&1 || return 1
     printf '#include <stdio.h>\nint main(void) { return puts("") < 0; }\n' |
-        $1 -x c - -o build/probe 2>/dev/null && build/probe >/dev/null
+        $1 -x c - -o "build/probe.$$" 2>/dev/null && "build/probe.$$" >/dev/null
 }
 
 find_ar() {
@@ -83,9 +85,9 @@ try() { # includes, expression, flags...
         [ "$inc" = xxhash.h ] && say '#define XXH_INLINE_ALL'
         for h in $inc; do say "#include <$h>"; done
         say "int main(void) { return ${expr//\\/}; }"
-    } >build/probe.c
-    $CC -std=gnu11 build/probe.c -o build/probe "$@" 2>>build/probe.log || return 1
-    build/probe 2>>build/probe.log || [ $? != 127 ] # 127: the loader does not find the library
+    } >"build/probe.$$.c"
+    $CC -std=gnu11 "build/probe.$$.c" -o "build/probe.$$" "$@" 2>>build/probe.log || return 1
+    "build/probe.$$" 2>>build/probe.log || [ $? != 127 ] # 127: the loader does not find the library
 }
 
 # Sets FOUND to "compile flags|link flags" of the first place that works: the compiler's own search path (CPATH and
