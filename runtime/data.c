@@ -384,8 +384,22 @@ static uint64_t document_after(const mg_corpus *k, uint64_t at)
     return lo;
 }
 
+/* Document by document: where it begins in the row, and no target at the end of the one before. */
+static void cut_documents(const mg_data *d, const mg_corpus *k, uint64_t from, int32_t *targets,
+                          int32_t *lo)
+{
+    uint64_t begin = 0, at = 0;
+    for (uint64_t i = document_after(k, from); begin < d->seq; i++, begin = at) {
+        at = i < k->documents ? mg_corpus_document(k, i) - from : d->seq + 1;
+        for (uint64_t t = begin; lo != NULL && t < at && t < d->seq; t++)
+            lo[t] = (int32_t)begin;
+        if (d->eod_mask && at > 0 && at <= d->seq)
+            targets[at - 1] = -1;
+    }
+}
+
 static int read_window(const mg_data *d, const mg_corpus *k, uint64_t from, int32_t *tokens,
-                       int32_t *targets)
+                       int32_t *targets, int32_t *lo)
 {
     uint64_t n = k->tokens - from < d->seq + 1 ? k->tokens - from : d->seq + 1;
     for (uint64_t i = 0; i < d->seq; i++) {
@@ -404,16 +418,12 @@ static int read_window(const mg_data *d, const mg_corpus *k, uint64_t from, int3
         if (i > 0)
             targets[i - 1] = (int32_t)v;
     }
-    for (uint64_t i = document_after(k, from); d->eod_mask && i < k->documents; i++) {
-        uint64_t at = mg_corpus_document(k, i);
-        if (at > from + d->seq)
-            break;
-        targets[at - from - 1] = -1;
-    }
+    if (d->eod_mask || lo != NULL)
+        cut_documents(d, k, from, targets, lo);
     return MG_OK;
 }
 
-int mg_data_row(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets)
+int mg_data_row(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets, int32_t *lo)
 {
     uint64_t at = i;
     const Source *s = d->source;
@@ -423,15 +433,15 @@ int mg_data_row(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets)
     }
     uint64_t e = at / s->windows, w = mg_shuffle(s->key, e, s->windows, at % s->windows);
     uint64_t offset = mix(s->key ^ mix(~e)) % (s->slack + 1);
-    return read_window(d, &s->corpus, offset + w * d->seq, tokens, targets);
+    return read_window(d, &s->corpus, offset + w * d->seq, tokens, targets, lo);
 }
 
-int mg_data_window(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets)
+int mg_data_window(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets, int32_t *lo)
 {
     const Source *s = d->source;
     for (; i >= s->in_order; s++)
         i -= s->in_order;
-    return read_window(d, &s->corpus, i * d->seq, tokens, targets);
+    return read_window(d, &s->corpus, i * d->seq, tokens, targets, lo);
 }
 
 uint64_t mg_data_windows(const mg_data *d)

@@ -53,11 +53,12 @@ int mg_data_open(mg_data **d, const char *list, uint64_t seed, int seq, int voca
 void mg_data_close(mg_data *d); /* NULL is allowed */
 
 /* Row i of the shuffled blend, i >= 0: tokens and targets [seq]; a target of -1 has no loss, what
- * lies behind the end of a short file is token 0, target -1. */
-int mg_data_row(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets);
+ * lies behind the end of a short file is token 0, target -1. lo [seq], or NULL: the place in the
+ * row where the token's document begins, 0 if before the row. */
+int mg_data_row(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets, int32_t *lo);
 
 /* Window i of all files in order, without overlap: evaluation. i < mg_data_windows. */
-int mg_data_window(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets);
+int mg_data_window(const mg_data *d, uint64_t i, int32_t *tokens, int32_t *targets, int32_t *lo);
 
 uint64_t mg_data_windows(const mg_data *d);
 uint64_t mg_data_tokens(const mg_data *d);

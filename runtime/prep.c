@@ -376,7 +376,7 @@ static int peek_row(const Options *o, uint64_t n)
         return mg_fail(MG_NO_FIT, "no memory for a row of %" PRId64 " tokens", o->seq);
     int rc = mg_data_open(&d, o->file[0], (uint64_t)o->seed, (int)o->seq, INT32_MAX, false);
     if (rc == MG_OK)
-        rc = mg_data_row(d, n, row, row + o->seq);
+        rc = mg_data_row(d, n, row, row + o->seq, NULL);
     for (int64_t i = 0; i < o->seq && rc == MG_OK; i++)
         token_show(row[i], o->raw);
     mg_data_close(d);

@@ -15,18 +15,20 @@ typedef struct {
     mg_log log;
     mg_sched sched;
     mg_data *train, *valid;                 /* NULL = not given */
-    const mg_io *tokens, *targets, *logits; /* logits: NULL = the model has no head */
+    const mg_io *tokens, *targets, *lo;     /* lo: NULL = documents see each other */
+    const mg_io *logits;                    /* logits: NULL = the model has no head */
     const mg_var *loss_sum, *count, *gnorm; /* metrics; gnorm may be NULL */
     int64_t global, micros;                 /* rows of a step; micro batches of a step */
     int64_t step, steps;                    /* updates done; updates wanted */
     uint64_t samples;                       /* rows consumed */
     int64_t best_step;                      /* of the best evaluation; 0 = none */
     double best_loss;
-    int64_t saved;                     /* step of the newest checkpoint of this run, or -1 */
-    int32_t *row_tokens, *row_targets; /* [global seq] the rows of a step */
-    bool overfit;                      /* every step reads the rows of the first */
-    bool by_micro;                     /* loss_mean = microbatch */
-    bool poison;                       /* MG_POISON: NaN in what a step must write first */
+    int64_t saved; /* step of the newest checkpoint of this run, or -1 */
+    int32_t *row_tokens, *row_targets,
+        *row_lo;   /* [global seq] the rows of a step; row_lo: or NULL */
+    bool overfit;  /* every step reads the rows of the first */
+    bool by_micro; /* loss_mean = microbatch */
+    bool poison;   /* MG_POISON: NaN in what a step must write first */
 } mg_run;
 
 /* ---- train.c --------------------------------------------------------------------------------- */

@@ -79,6 +79,20 @@ static int window_start(const mg_run *r, const char *prompt, int32_t *w)
     return 1;
 }
 
+/* Documents of the window of row 0: what lies behind an end begins a new one. */
+static void documents_mark(const mg_run *r, const int32_t *w, int n)
+{
+    if (r->lo == NULL)
+        return;
+    int32_t *lo = (int32_t *)(void *)(r->c.mem + r->lo->off), begin = 0;
+    memset(lo, 0, (size_t)r->m->micro * (size_t)r->m->seq * sizeof *lo);
+    for (int i = 0; i < n; i++) {
+        lo[i] = begin;
+        if (w[i] == END && r->m->vocab > END)
+            begin = i + 1;
+    }
+}
+
 int mg_run_sample(mg_run *r, const char *prompt)
 {
     const mg_model *m = r->m;
@@ -98,6 +112,7 @@ int mg_run_sample(mg_run *r, const char *prompt)
     mg_text_printf(&text, "%s", prompt);
     int n = window_start(r, prompt, w);
     for (int64_t i = 0; i < tokens; i++) {
+        documents_mark(r, w, n);
         r->c.scalar.pos = n - 1;
         m->logits(&r->c);
         uint32_t word =

@@ -62,6 +62,12 @@ static int64_t targets_count(const int32_t *targets, int64_t n)
     return k;
 }
 
+/* Where row i of the step keeps the beginnings of its documents; NULL: they are not asked for. */
+static int32_t *lo_at(const mg_run *r, int64_t i)
+{
+    return r->row_lo == NULL ? NULL : r->row_lo + i * r->m->seq;
+}
+
 /* Reads the rows of the coming step; *n = their targets. */
 static int rows_read(mg_run *r, int64_t *n)
 {
@@ -69,16 +75,20 @@ static int rows_read(mg_run *r, int64_t *n)
     uint64_t first = r->overfit ? 0 : r->samples;
     for (int64_t i = 0; i < r->global; i++)
         MG_TRY(mg_data_row(r->train, first + (uint64_t)i, r->row_tokens + i * seq,
-                           r->row_targets + i * seq));
+                           r->row_targets + i * seq, lo_at(r, i)));
     *n = targets_count(r->row_targets, r->global * seq);
     return MG_OK;
 }
 
-static void batch_put(mg_run *r, const int32_t *tokens, const int32_t *targets)
+/* The rows from `row` on become the batch. */
+static void batch_put(mg_run *r, int64_t row)
 {
-    size_t bytes = (size_t)r->m->micro * (size_t)r->m->seq * sizeof *tokens;
-    memcpy(r->c.mem + r->tokens->off, tokens, bytes);
-    memcpy(r->c.mem + r->targets->off, targets, bytes);
+    size_t bytes = (size_t)r->m->micro * (size_t)r->m->seq * sizeof *r->row_tokens;
+    int64_t at = row * r->m->seq;
+    memcpy(r->c.mem + r->tokens->off, r->row_tokens + at, bytes);
+    memcpy(r->c.mem + r->targets->off, r->row_targets + at, bytes);
+    if (r->lo != NULL)
+        memcpy(r->c.mem + r->lo->off, lo_at(r, row), bytes);
 }
 
 /* Weight of a unit of loss: in the mean over the targets of the step, or in the mean of the means
@@ -97,7 +107,7 @@ static void micro_run(mg_run *r, int64_t mb, int64_t all)
     s->micros = (int32_t)r->micros;
     s->sample = (int64_t)(r->overfit ? 0 : r->samples) + mb * r->m->micro;
     s->gscale = loss_weight(r, all, r->row_targets + at);
-    batch_put(r, r->row_tokens + at, r->row_targets + at);
+    batch_put(r, mb * r->m->micro);
     if (r->poison) {
         mg_poison(&r->c, MG_SCRATCH);
         mg_poison(&r->c, MG_SAVED);
@@ -193,9 +203,11 @@ static int windows_read(mg_run *r, uint64_t b)
              seq = (uint64_t)r->m->seq;
     memset(r->row_tokens, 0, row * seq * sizeof *r->row_tokens);
     memset(r->row_targets, 0xff, row * seq * sizeof *r->row_targets);
+    if (r->row_lo != NULL)
+        memset(r->row_lo, 0, row * seq * sizeof *r->row_lo);
     for (uint64_t i = 0; i < row && b * row + i < windows; i++)
         MG_TRY(mg_data_window(r->valid, b * row + i, r->row_tokens + i * seq,
-                              r->row_targets + i * seq));
+                              r->row_targets + i * seq, lo_at(r, (int64_t)i)));
     return MG_OK;
 }
 
@@ -219,7 +231,7 @@ int mg_run_eval(mg_run *r, int from, int to, double *loss, int64_t *targets)
         MG_TRY(windows_read(r, b));
         targets_keep(r->row_targets, r->m->micro, r->m->seq, from, to);
         *targets += targets_count(r->row_targets, (int64_t)r->m->micro * r->m->seq);
-        batch_put(r, r->row_tokens, r->row_targets);
+        batch_put(r, 0);
         if (r->poison)
             mg_poison(&r->c, MG_SCRATCH);
         r->m->eval(&r->c);
@@ -238,7 +250,9 @@ double mg_run_probe(mg_run *r)
     size_t n = (size_t)m->micro * (size_t)m->seq;
     memset(r->row_tokens, 0, n * sizeof *r->row_tokens);
     memset(r->row_targets, 0, n * sizeof *r->row_targets);
-    batch_put(r, r->row_tokens, r->row_targets);
+    if (r->row_lo != NULL)
+        memset(r->row_lo, 0, n * sizeof *r->row_lo);
+    batch_put(r, 0);
     double from = mg_now();
     m->eval(&r->c);
     double took = mg_now() - from;

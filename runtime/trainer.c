@@ -34,6 +34,7 @@ static int model_check(mg_run *r)
                        m->name, m->abi, MG_ABI);
     r->tokens = io_find(m, "tokens");
     r->targets = io_find(m, "targets");
+    r->lo = io_find(m, "lo");
     r->logits = m->logits != NULL ? io_find(m, "logits") : NULL;
     r->loss_sum = var_find(m, "loss_sum");
     r->count = var_find(m, "count");
@@ -79,7 +80,8 @@ static int batch_read(mg_run *r)
     size_t n = (size_t)r->global * (size_t)m->seq * sizeof *r->row_tokens;
     r->row_tokens = malloc(n);
     r->row_targets = malloc(n);
-    if (r->row_tokens == NULL || r->row_targets == NULL)
+    r->row_lo = r->lo != NULL ? malloc(n) : NULL;
+    if (r->row_tokens == NULL || r->row_targets == NULL || (r->lo != NULL && r->row_lo == NULL))
         return mg_fail(MG_NO_FIT, "no memory for the %" PRId64 " rows of a step", r->global);
     return mg_sched_read(&r->sched, &r->conf, r->global);
 }
@@ -134,6 +136,7 @@ static void run_close(mg_run *r)
     mg_arena_unmap(r->c.mem, r->m->arena_bytes);
     free(r->row_tokens);
     free(r->row_targets);
+    free(r->row_lo);
     mg_conf_free(&r->conf);
 }
 

@@ -196,7 +196,7 @@ static void test_rows(void **state)
     for (uint64_t e = 0; e < 2; e++) {
         int count[250] = {0};
         for (uint64_t i = 0; i < ROWS; i++) {
-            assert_int_equal(mg_data_row(d, e * ROWS + i, tokens, targets), MG_OK);
+            assert_int_equal(mg_data_row(d, e * ROWS + i, tokens, targets, NULL), MG_OK);
             starts[i] = tokens[0];
             for (int k = 0; k < SEQ; k++) {
                 assert_int_equal(tokens[k], (starts[i] + k) % 250);
@@ -214,15 +214,18 @@ static void test_rows(void **state)
 static void test_masks(void **state)
 {
     (void)state;
-    int32_t tokens[16], targets[16];
+    int32_t tokens[16], targets[16], lo[16];
     mg_data *d;
     assert_int_equal(mg_data_open(&d, corpus_put("masks", 4, 5), 1, 16, 250, true), MG_OK);
-    assert_int_equal(mg_data_window(d, 0, tokens, targets), MG_OK);
-    for (int i = 0; i < 16; i++) /* documents end at tokens 4, 9, 14 */
+    assert_int_equal(mg_data_window(d, 0, tokens, targets, lo), MG_OK);
+    for (int i = 0; i < 16; i++) { /* documents end at tokens 4, 9, 14 */
         assert_int_equal(targets[i], i % 5 == 4 ? -1 : i + 1);
+        assert_int_equal(lo[i], i / 5 * 5);
+    }
     assert_int_equal(mg_data_windows(d), 2);
-    assert_int_equal(mg_data_window(d, 1, tokens, targets), MG_OK);
+    assert_int_equal(mg_data_window(d, 1, tokens, targets, lo), MG_OK);
     for (int i = 0; i < 16; i++) { /* 19 targets in all: 16 and 3 */
+        assert_int_equal(lo[i], 0); /* the last document began before the row */
         assert_int_equal(tokens[i], i < 4 ? 16 + i : 0);
         assert_int_equal(targets[i], i < 3 ? 17 + i : -1);
     }
@@ -230,7 +233,7 @@ static void test_masks(void **state)
     assert_int_equal(mg_data_open(&d, corpus_put("low", 1, 100), 1, 16, 90, false), MG_OK);
     int rc = MG_OK;
     for (uint64_t i = 0; i < 5 && rc == MG_OK; i++)
-        rc = mg_data_row(d, i, tokens, targets);
+        rc = mg_data_row(d, i, tokens, targets, NULL);
     assert_int_equal(rc, MG_INPUT);
     assert_non_null(
         strstr(mg_errmsg(), "low.bin: offset 180: token 90 is not below the vocabulary of 90"));
@@ -249,7 +252,7 @@ static void test_blend(void **state)
     assert_int_equal(mg_data_open(&d, list, 1, 4, 250, false), MG_OK);
     int from_b = 0, seen[200] = {0};
     for (uint64_t i = 0; i < 400; i++) {
-        assert_int_equal(mg_data_row(d, i, tokens, targets), MG_OK);
+        assert_int_equal(mg_data_row(d, i, tokens, targets, NULL), MG_OK);
         from_b += tokens[0] >= 50;
         seen[tokens[0]]++;
     }
@@ -262,7 +265,7 @@ static void test_blend(void **state)
     assert_int_equal(mg_data_open(&d, corpus_put("none", 0, 1), 1, 4, 250, false), MG_INPUT);
     assert_int_equal(mg_data_open(&d, corpus_put("empty", 3, 0), 1, 4, 250, false), MG_INPUT);
     assert_int_equal(mg_data_open(&d, corpus_put("two", 1, 2), 1, 4, 250, false), MG_OK);
-    assert_int_equal(mg_data_row(d, 12345, tokens, targets), MG_OK);
+    assert_int_equal(mg_data_row(d, 12345, tokens, targets, NULL), MG_OK);
     assert_true(targets[0] == 1 && targets[1] == -1);
     mg_data_close(d);
 }

@@ -39,6 +39,7 @@ return {
   [314] = { "a value used outside of its layer", "Values live while the model is traced; a layer may not keep one for later." },
   [315] = { "no weights", "A model without weights cannot be trained." },
   [316] = { "a weight declared twice with different dims", "The same name is the same weight; all its declarations must agree." },
+  [318] = { "packed documents without attention", "data.packed tells attention where a token's document begins. Layers that mix tokens in another way must read batch.lo themselves." },
   [317] = { "a dim without a size", "A dim of a new weight is one of the operands' dims, or is written with its size: \"d f=1024\"." },
   [322] = { "an op without a gradient", "A trained weight lies behind an op that has neither a body nor a vjp. Give its block one, or mark it nograd = true." },
   [323] = { "a loop outside of the loss", "Loops are differentiated only where they compute a sum of losses." },

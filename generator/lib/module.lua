@@ -114,6 +114,7 @@ local function import_segment(v)
   if v.var then return module.read_var(table.unpack(v.var)) end -- a weight is read where it is used
   if seg.map[v.id] then return seg.map[v.id] end
   if not v.io then export(v) end
+  T.lo_read = T.lo_read or v.io == "lo"
   seg.ins[#seg.ins + 1] = reg_of(v)
   local flags = v.io and ops.NOGRAD or (v.flags or 0)
   local id = core.input(v.dtype, v.dims, v.io or "", flags)
@@ -415,14 +416,22 @@ function module.trace(spec, ctx)
     return setmetatable({ id = id, func = 0, dims = { b, s }, dtype = "i32", io = name, flags = ops.NOGRAD }, ops.value_meta)
   end
   local batch = { tokens = input("tokens", -1), targets = input("targets", -2) }
-  local tokens, targets = reg_of(batch.tokens), reg_of(batch.targets)
+  local regs = { reg_of(batch.tokens), reg_of(batch.targets) }
+  if schema.get "data.packed" then -- lo: the first position of the token's document
+    batch.lo = input("lo", -3)
+    ctx.lo, regs[3] = batch.lo, reg_of(batch.lo)
+  end
   local result = spec.forward(batch)
   finish(result, spec)
+  if batch.lo and not T.lo_read then
+    diag.fail(schema.loc "data.packed", 318, "data.packed: no attention layer of the model keeps documents apart\n"
+      .. "help: give batch.lo to your own attention, or leave data.packed out")
+  end
   if T.nvar == 0 then diag.fail(spec.loc, 315, "the model has no weights") end
   for i, p in ipairs(T.freeze) do
     if not T.freeze_used[i] then diag.fail(schema.loc "train.freeze", 603, ("train.freeze: '%s' matches no weight"):format(p)) end
   end
-  local chain = core.chain("fwd", { tokens, targets })
+  local chain = core.chain("fwd", regs)
   for _, seg in ipairs(T.segments) do
     core.call(chain, seg.func, seg.layer, seg.prefix, seg.ins, seg.outs)
   end

@@ -47,6 +47,7 @@ key("data.valid", "list", {}, "run", "the same for evaluation")
 key("data.tokenizer", "str", "bytes", "run", "what the ids stand for", { one_of = { "bytes" } })
 key("data.seed", "int", 1, "run", "order of the samples", { min = 0 })
 key("data.eod_mask_loss", "bool", false, "run", "no loss where the input is a document's last token")
+key("data.packed", "bool", false, "compile", "attention stays within a document; positions count from the start of the row")
 
 key("train.optimizer", "str", "adamw", "compile", "update rule", { one_of = { "adamw", "sgd" } })
 key("train.beta1", "num", 0.9, "compile", "decay of the first moment", { min = 0, below = 1 })

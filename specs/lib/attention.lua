@@ -157,7 +157,7 @@ lib.constructor("attention", {
     end
     q, k = view.slice(qk, 4, 0, r, "r"), view.drop(view.slice(qk, 4, r, 1), 4)
   end
-  local o = op.attention(q, k, v, { scale = (cfg.scale or e ^ -0.5) + 0.0, window = cfg.window, softcap = cfg.softcap })
+  local o = op.attention(q, k, v, c.lo, { scale = (cfg.scale or e ^ -0.5) + 0.0, window = cfg.window, softcap = cfg.softcap })
   local y = ops.contract(o, module.weight("wo", { dg, dr, de, d }, lib.out_std(c)), { dg, dr, de })
   if cfg.bias then y = lib.bias(y, "bo", { d }) end
   return lib.dropout(y, cfg.dropout)
