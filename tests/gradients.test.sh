@@ -1,6 +1,6 @@
 # Gradients of whole models. In f64 against central differences of the model's own loss. In f32 the three remat modes and an
 # arena that was filled with NaN must give the same bits.
-# limit: 150
+# limit: 600
 . tests/lib/test.sh
 CC=${CC:-cc}
 lib=build/release/libmg.a

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # unit_kernels.c on every feature level this machine has (clang: the best one), under TSan; each
 # kernel file compiles alone; the register tiles are made of fma on registers.
+# limit: 900
 . "$(dirname "$0")/lib/test.sh"
 cd "$TOP" || exit
 warn="-std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror"

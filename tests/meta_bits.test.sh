@@ -3,7 +3,7 @@
 # order of additions is another (micro batches, chunks, compilers) to 1e-12, in f64. The numbers in front are those of the list
 # of numeric checks: 6 micro batches, 15 remat, 16 two runs, 17 threads, 22 compilers, 23 poison; fuse and chunk have none.
 # Programs that are wrong on purpose show at the end that the comparisons see it.
-# limit: 300
+# limit: 900
 . tests/lib/test.sh
 . tests/lib/parity.sh
 FILES="grads-1.safetensors grads-4.safetensors weights-1.safetensors weights-4.safetensors loss model"

@@ -224,7 +224,7 @@ static void test_masks(void **state)
     }
     assert_int_equal(mg_data_windows(d), 2);
     assert_int_equal(mg_data_window(d, 1, tokens, targets, lo), MG_OK);
-    for (int i = 0; i < 16; i++) { /* 19 targets in all: 16 and 3 */
+    for (int i = 0; i < 16; i++) {  /* 19 targets in all: 16 and 3 */
         assert_int_equal(lo[i], 0); /* the last document began before the row */
         assert_int_equal(tokens[i], i < 4 ? 16 + i : 0);
         assert_int_equal(targets[i], i < 3 ? 17 + i : -1);

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # kill -9 at 300 points of a run that saves each step, and I/O errors at 100: what is left always resumes, and ends in
 # the bytes and the log of a run that nothing happened to.
+# limit: 900
 . "$(dirname "$0")/lib.sh"
 mini_build "$T/mini" -O2
 $CC $STD -shared -fPIC -O1 tests/mini/fault.c -o "$T/fault.so" -ldl

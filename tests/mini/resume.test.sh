@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # A run that is resumed at any of its 20 steps ends in the same bytes and the same log as the straight run.
 # tier: quick
+# limit: 900
 . "$(dirname "$0")/lib.sh"
 mini_build "$T/mini" -O1 -fsanitize=address,undefined -fno-sanitize-recover=undefined
 mini_data
