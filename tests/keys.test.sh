@@ -33,7 +33,7 @@ done
 "$T/meta/trainer" --print-config | grep -v "compiled in" | awk '{ print $1 }' >"$T/keys"
 n=0
 while read -r key; do
-    row=$(grep -A1 "^    {\"$key\"" "$T/meta/model.c" | tr '\n' ' ' || true)
+    row=$(grep -A2 "^    {\"$key\"" "$T/meta/model.c" | tr '\n' ' ' || true)
     case $row in
     *'"0.."}'* | *'"1.."}'* | *'"0..'* | *'"1..'*)
         exits 2 "$T/meta/trainer" "$key=-2" --print-config
