@@ -138,7 +138,7 @@ configure() {
     MISSING=
     find_cc || MISSING="gcc libc6-dev"
     find_ar || MISSING="${MISSING:-} binutils"
-    key="$CC $(${CC:-true} --version 2>/dev/null | head -1) ${MG_PREFIX:-} ${CPATH:-} ${LIBRARY_PATH:-} ${PKG_CONFIG_PATH:-} $(readlink build/gathered || true)"
+    key="$CC $(${CC:-true} --version 2>/dev/null | sed -n 1p) ${MG_PREFIX:-} ${CPATH:-} ${LIBRARY_PATH:-} ${PKG_CONFIG_PATH:-} $(readlink build/gathered || true)"
     # shellcheck disable=SC1091 # written below
     if [ -f build/config ] && [ "$(head -1 build/config)" = "# $key" ] && . build/config && [ -z "$MISSING" ]; then return; fi
     MULTIARCH=
@@ -158,7 +158,7 @@ configure() {
     MISSING=${MISSING# }
     [ -z "$MISSING" ] || return 0
     # shellcheck disable=SC2086
-    XXHASH_H=$(printf '#include <xxhash.h>\n' | $CC $CFLAGS_LIBS -E -x c - 2>/dev/null | grep -o '"[^"]*/xxhash\.h"' | sed q | tr -d '"')
+    XXHASH_H=$(printf '#include <xxhash.h>\n' | $CC $CFLAGS_LIBS -E -x c - 2>/dev/null | grep -o '"[^"]*/xxhash\.h"' | sed -n 1p | tr -d '"')
     cp "$XXHASH_H" build/xxhash.h
     {
         say "# $key"
@@ -401,7 +401,7 @@ build_into() { # variant, output folder
     local out=$2 opt f level gen=() run=() main=
     opt=$(variant_flags "$1")
     TAG=$1
-    CC_ID=$($CC --version | head -1)
+    CC_ID=$($CC --version | sed -n 1p)
     HEADERS=$(cat generator/*.h runtime/*.h kernels/cpu/*.h 2>/dev/null | hash_of)
     mkdir -p "$out"
     rm -f build/failed

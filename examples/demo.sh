@@ -43,7 +43,7 @@ kjv_fetch() {
         opt=(-o "Dir::State::Lists=$tmp/lists" -o "Dir::Cache=$tmp/apt")
         apt-get "${opt[@]}" update -qq >/dev/null 2>&1 || true
     fi
-    lib=$(apt-cache "${opt[@]}" depends bible-kjv 2>/dev/null | sed -n 's/.*Depends: \(libreadline[^ ]*\).*/\1/p' | sed q)
+    lib=$(apt-cache "${opt[@]}" depends bible-kjv 2>/dev/null | sed -n 's/.*Depends: \(libreadline[^ ]*\).*/\1/p' | sed -n 1p)
     (cd "$tmp" && apt-get "${opt[@]}" download -qq bible-kjv bible-kjv-text ${lib:+"$lib"}) >/dev/null 2>&1 ||
         { rm -rf "$tmp" && return 1; }
     for p in "$tmp"/*.deb; do dpkg -x "$p" "$tmp"; done
@@ -113,7 +113,7 @@ phase "train"
 
 phase "evaluate"
 "$dir/tiny/trainer" eval "ckpt=$dir/run" by_position=true | tee "$dir/eval.txt"
-loss=$(sed -n 's/.*valid loss \([0-9.]*\).*/\1/p' "$dir/eval.txt" | sed q)
+loss=$(sed -n 's/.*valid loss \([0-9.]*\).*/\1/p' "$dir/eval.txt" | sed -n 1p)
 
 phase "samples"
 : >"$dir/samples.txt"

@@ -139,7 +139,7 @@ printf '#!/bin/sh\nexec cc "$@" -O0\n' >"$T/cc-O0"
 chmod +x "$T/cc-O0"
 CC=$T/cc-O0 f64 f64.O0 batch.micro=2
 close "22 -O0" f64.O0 f64.2x4
-if cc --version | grep -q clang; then other=gcc; else other=clang; fi
+if cc --version | seen clang; then other=gcc; else other=clang; fi
 if command -v $other >/dev/null; then
     CC=$other f64 f64.$other batch.micro=2
     close "22 $other" f64.$other f64.2x4

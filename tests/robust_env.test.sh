@@ -42,7 +42,7 @@ done) | sed -n 's/^\.\+ //p; /FAILED\|error:/p' | grep -v '^/usr/include/\(bits\
     sort -u >included
 while read -r h; do
     case $h in
-    /usr/include/*) [ -z "$(command -v dpkg)" ] || dpkg -S "$h" 2>/dev/null | grep -q '^libc6\|^linux-libc' || fail "$h is not of libc" ;;
+    /usr/include/*) [ -z "$(command -v dpkg)" ] || dpkg -S "$h" 2>/dev/null | seen '^libc6\|^linux-libc' || fail "$h is not of libc" ;;
     /* | *error:* | FAILED*) fail "included: $h" ;;
     esac
 done <included

@@ -34,7 +34,7 @@ if [ ${#names[@]} = 0 ] && command -v flock >/dev/null 2>&1; then
     flock -n 7 || { echo "waiting for another test run on this machine" && flock 7; }
 fi
 
-tier_of() { sed -n 's/^# tier: *//p' "$1" | head -1; }
+tier_of() { sed -n 's/^# tier: *//p' "$1" | sed -n 1p; }
 
 wanted() { # path, tier of the test
     local n
@@ -59,7 +59,7 @@ list() {
     return 0
 }
 
-limit() { sed -n 's/^# limit: *//p' "$1" | head -1; } # seconds of a shell test, default 300
+limit() { sed -n 's/^# limit: *//p' "$1" | sed -n 1p; } # seconds of a shell test, default 300
 
 run_unit() {
     local bin log
@@ -122,7 +122,7 @@ one() { # number, kind, path
 }
 
 mapfile -t tests < <(list)
-if printf '%s\n' "${tests[@]}" | grep -q '^unit '; then
+if [[ " ${tests[*]}" == *" unit "* ]]; then
     units=()
     for t in "${tests[@]}"; do case $t in unit\ *) units+=("${t#unit }") ;; esac done
     ./build.sh units "${units[@]}" || echo "building the unit tests failed"

@@ -31,7 +31,7 @@ for spec in tiny gpt2 llama qwen; do
     [ "$(grep -c '= copy ' "$T/$spec.mg")" = 0 ] || fail "$spec: a copy"
     [ "$(of_func "$T/$spec.mg" head.loss.loop | grep -c '= matmul ')" = 3 ] || fail "$spec: products a chunk"
     [ "$(grep -c 'func .* loop' "$T/$spec.mg")" = 2 ] || fail "$spec: a loop of the loss and one of the evaluation"
-    of_func "$T/$spec.mg" block | grep '= fused' | tail -1 | grep -q 'resid "mlp_add" = .*path=mlp_add' ||
+    of_func "$T/$spec.mg" block | grep '= fused' | tail -1 | seen 'resid "mlp_add" = .*path=mlp_add' ||
         fail "$spec: the layer does not end with its residual sum"
 
     # Without fusion the same nodes stand alone: the only thing that a kernel computes beside its op is nothing.
@@ -44,7 +44,7 @@ for spec in tiny gpt2 llama qwen; do
     [ "$(grep -c 'head_\(mm\|dx\|dw\)(' "$T/head.c")" = 3 ] || fail "$spec: $(grep -c 'head_' "$T/head.c") calls in the head"
     logits=$(sed -n 's/.*\*logits *= \(.*\);.*/\1/p' "$T/head.c") dlogits=$(sed -n 's/.*\*dlogits *= \(.*\);.*/\1/p' "$T/head.c")
     [ -n "$logits" ] && [ "$logits" = "$dlogits" ] || fail "$spec: logits at $logits, their gradient at $dlogits"
-    body_of "$T/$spec/funcs.c" block_fwd | grep -v '^ \{9,\}' | tail -2 | head -1 | grep -q 'mlp_add' ||
+    body_of "$T/$spec/funcs.c" block_fwd | grep -v '^ \{9,\}' | tail -2 | sed -n 1p | seen 'mlp_add' ||
         fail "$spec: the last call of the layer is another"
 
     # Lines end before column 100, no name ends in an underscore or repeats one.

@@ -26,6 +26,8 @@ complain "blanks at the end of a line" "$(files '*.c' '*.h' '*.lua' '*.lt' '*.sh
 complain "paths or words of one workplace" \
     "$(files . | grep -v 'style.test.sh$' | xargs -r grep -nIE '/wor[k]/|this sessio[n]|wt-[a-z]+ branc[h]' | head -20 || true)"
 complain "TODO without an issue number" "$(files '*.c' '*.h' '*.lua' | xargs -r grep -nE '\b(TODO|FIXME|XXX)\b' | grep -v '#[0-9]' | head || true)"
+complain "a pipe into grep -q: it stops reading and pipefail fails the test; use seen of tests/lib/test.sh" \
+    "$(grep -nE '[|] *grep -[a-zA-Z]*q' build.sh .ci/run tests/*.sh tests/*/*.sh examples/*.sh || true)"
 for f in generator/*.c runtime/*.c; do
     [ "$(wc -l <"$f")" -le 1200 ] || complain "longer than 1200 lines" "$f"
 done

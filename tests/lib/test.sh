@@ -24,4 +24,6 @@ same() { cmp "$1" "$2" || fail "$1 and $2 differ"; }
 # near A B REL: two numbers agree.
 near() { awk -v a="$1" -v b="$2" -v r="$3" 'BEGIN { d = a - b; if (d < 0) d = -d; m = b < 0 ? -b : b; exit !(d <= r * m) }' ||
     fail "$1 is not within $3 of $2"; }
+# seen PATTERN: standard input has it. grep -q would stop reading, and pipefail then takes the writer's SIGPIPE for a failure.
+seen() { grep -e "$1" | cat >/dev/null; }
 has() { grep -qF -- "$2" "$1" || fail "$1 does not contain: $2"; }
