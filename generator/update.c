@@ -155,11 +155,11 @@ static void metric_write(Graph *g, u32 func, const char *name, u32 value)
 static u32 adamw_attrs(Graph *g, Attr *attr)
 {
     const Config *c = &g->cfg;
-    bool given = c->beta1 != 0 || c->beta2 != 0; /* a text has no config */
+    bool given = c->optimizer != 0; /* a text has no config */
     f64 beta1 = given ? c->beta1 : 0.9, beta2 = given ? c->beta2 : 0.999;
     attr[0] = attr_num(sym(g, "beta1"), beta1);
     attr[1] = attr_num(sym(g, "beta2"), beta2);
-    attr[2] = attr_num(sym(g, "eps"), c->eps > 0 ? c->eps : 1e-8);
+    attr[2] = attr_num(sym(g, "eps"), given ? c->eps : 1e-8);
     attr[3] = attr_num(sym(g, "take1"), 1 - beta1);
     attr[4] = attr_num(sym(g, "take2"), 1 - beta2);
     attr[5] = attr_num(sym(g, "log_beta1"), beta1 > 0 ? log(beta1) : -1e30);

@@ -52,7 +52,7 @@ key("data.packed", "bool", false, "compile", "attention stays within a document;
 key("train.optimizer", "str", "adamw", "compile", "update rule", { one_of = { "adamw", "sgd" } })
 key("train.beta1", "num", 0.9, "compile", "decay of the first moment", { min = 0, below = 1 })
 key("train.beta2", "num", 0.95, "compile", "decay of the second moment", { min = 0, below = 1 })
-key("train.eps", "num", 1e-8, "compile", "added to the root of the second moment", { min = 0 })
+key("train.eps", "num", 1e-8, "compile", "added to the root of the second moment", { min = 1e-30 })
 key("train.momentum", "num", 0.0, "compile", "of sgd", { min = 0, below = 1 })
 key("train.lr", "num", 0.001, "run", "largest learning rate", { min = 0 })
 key("train.schedule", "str", "cosine", "run", "course of the learning rate", { one_of = { "constant", "linear", "cosine", "inverse_sqrt", "wsd" } })

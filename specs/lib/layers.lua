@@ -399,7 +399,7 @@ local function copy_keys(cfg, out, map)
 end
 
 object("adamw", {
-  betas = { type = "table", help = "decay of the two moments" }, eps = { type = "num", min = 0, help = "added to the root" },
+  betas = { type = "table", help = "decay of the two moments" }, eps = { type = "num", min = 1e-30, help = "added to the root" },
   weight_decay = { type = "num", min = 0, help = "decay of weights with two or more dims" },
 }, function(cfg, loc)
   local out = copy_keys(cfg, { ["train.optimizer"] = "adamw" }, { eps = "train.eps", weight_decay = "train.weight_decay" })

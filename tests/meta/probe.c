@@ -59,6 +59,7 @@ typedef struct {
     int nmask, ncut, micros;
     long ids, times;
     double gscale, unit;
+    double beta1, beta2, eps; /* of the formula in `adamw` */
 } Probe;
 
 static void die(const char *why, const char *what)
@@ -356,13 +357,14 @@ static const mg_var *belonging(const Probe *p, const mg_var *w, const char *suff
     return find(p, path);
 }
 
-static double adam(const mg_scalar *s, double w, double g, double m, double v, double wd)
+static double adam(const Probe *p, double w, double g, double m, double v, double wd)
 {
-    const double b1 = 0.9, b2 = 0.95, eps = 1e-8;
+    const mg_scalar *s = &p->c.scalar;
+    const double b1 = p->beta1, b2 = p->beta2;
     m = b1 * m + (1 - b1) * g;
     v = b2 * v + (1 - b2) * g * g;
     double mhat = m / (1 - pow(b1, s->step)), vhat = v / (1 - pow(b2, s->step));
-    return w - s->lr * (mhat / (sqrt(vhat) + eps) + wd * w);
+    return w - s->lr * (mhat / (sqrt(vhat) + p->eps) + wd * w);
 }
 
 /* The weights as the formula of AdamW has them, computed here in f64 from what is in memory,
@@ -384,8 +386,8 @@ static void adamw(Probe *p)
                      *m2 = belonging(p, w, "v");
         want[i] = malloc(w->elems * sizeof **want);
         for (uint64_t e = 0; e < w->elems; e++)
-            want[i][e] = adam(&p->c.scalar, get(p, w, e), get(p, g, e) * coef, get(p, m1, e),
-                              get(p, m2, e), w->rank > 1 ? p->c.scalar.wd : 0);
+            want[i][e] = adam(p, get(p, w, e), get(p, g, e) * coef, get(p, m1, e), get(p, m2, e),
+                              w->decay ? p->c.scalar.wd : 0);
     }
     m->upd(&p->c);
     for (int32_t i = 0; i < m->nvar; i++) {
@@ -457,8 +459,9 @@ static bool setting(Probe *p, const char *word, const char *x)
     const struct {
         const char *name;
         double *to;
-    } number[] = {{"gscale=", &p->gscale}, {"unit=", &p->unit}, {"lr=", &s->lr},
-                  {"wd=", &s->wd},         {"clip=", &s->clip}, {"step=", &s->step}};
+    } number[] = {{"gscale=", &p->gscale}, {"unit=", &p->unit},   {"lr=", &s->lr},
+                  {"wd=", &s->wd},         {"clip=", &s->clip},   {"step=", &s->step},
+                  {"beta1=", &p->beta1},   {"beta2=", &p->beta2}, {"eps=", &p->eps}};
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         if (!strncmp(word, number[i].name, strlen(number[i].name))) {
             *number[i].to = strtod(x, NULL);
@@ -519,7 +522,13 @@ static void act(Probe *p, const char *word, const char *x)
 
 int main(int argc, char **argv)
 {
-    Probe p = {.c.model = mg_model_get(), .micros = 1, .times = 1, .unit = 1};
+    Probe p = {.c.model = mg_model_get(),
+               .micros = 1,
+               .times = 1,
+               .unit = 1,
+               .beta1 = 0.9,
+               .beta2 = 0.95,
+               .eps = 1e-8};
     p.ids = p.c.model->vocab;
     if (mg_arena_map(p.c.model->arena_bytes, &p.c.mem))
         return 6;
