@@ -57,7 +57,7 @@ one() { # CASE DTYPE
 ./build.sh variant asan >/dev/null
 pids=()
 for dtype in f32 bf16 f64; do
-    for case in ${MG_CASES:-llama hetero}; do
+    for case in ${MG_CASES:-gpt2 llama qwen hetero}; do
         one "$case" $dtype &
         pids+=($!)
         [ ${#pids[@]} -lt 2 ] || { wait "${pids[0]}" || exit 1; pids=("${pids[@]:1}"); }
@@ -74,7 +74,7 @@ MG_THREADS=3 clean "llama, 3 threads" "$T/llama.tsan/trainer" "out=$T/llama.tsan
 # The other compiler has nothing to say either.
 for cc in gcc clang; do
     command -v $cc >/dev/null || continue
-    for case in ${MG_CASES:-llama hetero}; do
+    for case in ${MG_CASES:-gpt2 llama qwen hetero}; do
         d=$T/$case.bf16
         (cd "$d" && for f in *.c runtime/*.c; do
             # shellcheck disable=SC2086

@@ -361,7 +361,7 @@ static const mg_key key[] = {
      "0..<1"},
     {"train.eps", "num", "1e-08", "default", "compile",
      "added to the root of the second moment",
-     "0.."},
+     "1e-30.."},
     {"train.momentum", "num", "0", "default", "compile",
      "of sgd",
      "0..<1"},
