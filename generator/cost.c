@@ -97,7 +97,7 @@ static const char *scaled(Graph *g, f64 v, f64 step, const char *unit)
     return arena_fmt(g->arena, p ? "%.2f %s%s%s" : "%.0f %s%s%s", v, prefixes[p], i, unit);
 }
 
-static const char *bytes_str(Graph *g, u64 bytes)
+const char *bytes_str(Graph *g, u64 bytes)
 {
     return scaled(g, (f64)bytes, 1024, "B");
 }
@@ -142,6 +142,14 @@ static void memory_table(Graph *g, Text *t)
     }
 }
 
+static void changes_table(Graph *g, Text *t)
+{
+    for (u32 i = 0; i < g->fit.n; i++) {
+        text_fmt(g->arena, t, "%s%12s  with %s\n", i ? "          " : "less      ",
+                 bytes_str(g, g->fit.at[i].bytes), sym_str(g, g->fit.at[i].change));
+    }
+}
+
 static u32 copies(const Graph *g)
 {
     u32 n = 0;
@@ -170,6 +178,7 @@ void cost_report(Graph *g, Text *t)
     }
     text_put(g->arena, t, "\n");
     memory_table(g, t);
+    changes_table(g, t);
     if (copies(g)) {
         text_fmt(g->arena, t, "copies    %u nodes\n", copies(g));
     }

@@ -613,6 +613,18 @@ static void snap_ios(Graph *g)
     snap_close(g);
 }
 
+static void snap_fits(Graph *g)
+{
+    snap_open(g, "fits");
+    for (u32 i = 0; i < g->fit.n; i++) {
+        snap_open(g, NULL);
+        snap_str(g, "change", c_string(g, sym_str(g, g->fit.at[i].change)));
+        snap_str(g, "bytes", hex(g, g->fit.at[i].bytes));
+        snap_close(g);
+    }
+    snap_close(g);
+}
+
 static i64 vocab_size(const Graph *g)
 {
     for (u32 i = 1; i < g->dim.n; i++) {
@@ -859,6 +871,7 @@ static void snapshot(Emit *e)
     snap_vars(e);
     snap_ios(g);
     snap_keys(g);
+    snap_fits(g);
 }
 
 void pass_emit(Graph *g)

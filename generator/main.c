@@ -54,6 +54,7 @@ typedef struct {
     int first, last;  /* passes to run; last < first: none */
     bool text;        /* print the Graph afterwards */
     bool report;      /* print the plan's report */
+    bool fit;         /* what does not fit into this machine is refused */
     bool config;      /* print every key with value and origin */
     int noverride;
     char **override; /* key=value */
@@ -118,6 +119,59 @@ static void target_line(Graph *g)
         sym_str(g, g->cfg.cpu));
 }
 
+/* A change of the spec, planned in a process of its own. */
+static u64 plan_changed(void *arg, const char *const *word, int n)
+{
+    const Job *job = arg;
+    jmp_buf trap;
+    Graph *g = graph_new();
+    g->on_fail = &trap;
+    if (setjmp(trap)) {
+        return 0;
+    }
+    Job with = *job;
+    with.override = arena_alloc(g->arena, sizeof *with.override * (u64)(job->noverride + n));
+    memcpy(with.override, job->override, sizeof *with.override * (u64)job->noverride);
+    for (int i = 0; i < n; i++) {
+        with.override[with.noverride++] = arena_fmt(g->arena, "%s", word[i]);
+    }
+    load(g, &with);
+    g->cfg.out_dir = sym(g, "out");
+    if (!g->cfg.cpu) {
+        g->cfg.cpu = sym(g, cpu_detect());
+    }
+    for (int i = EXPAND; i <= PLAN; i++) {
+        g->phase = sym(g, passes[i].name);
+        passes[i].run(g);
+    }
+    return g->arena_bytes;
+}
+
+/* Does it fit into what is free here? `must`: else nothing is made. */
+static void say_fit(Graph *g, bool must)
+{
+    u64 have = mg_memory_free(), need = g->arena_bytes + MG_SCRATCH_BYTES;
+    if (!have || need <= have) {
+        if (have && !must) {
+            printf("fits      %s of memory are free here\n", bytes_str(g, have));
+        }
+        return;
+    }
+    Text t = {0};
+    text_fmt(g->arena, &t, "training needs %s of memory, %s are free here", bytes_str(g, need),
+             bytes_str(g, have));
+    for (u32 i = 0; i < g->fit.n; i++) {
+        u64 other = g->fit.at[i].bytes + MG_SCRATCH_BYTES;
+        text_fmt(g->arena, &t, "\nhelp: %s: %s%s", sym_str(g, g->fit.at[i].change),
+                 bytes_str(g, other), other <= have ? ", which fits" : "");
+    }
+    if (must) {
+        fail(g, (Loc){0}, 401, "%s", text_str(g->arena, &t));
+    }
+    fflush(stdout);
+    warn(g, (Loc){0}, 401, "%s", text_str(g->arena, &t));
+}
+
 /* The child: everything up to emit. Returns an exit code. */
 static int compile(const Job *job, Record *rec)
 {
@@ -142,12 +196,19 @@ static int compile(const Job *job, Record *rec)
         g->phase = sym(g, passes[i].name);
         passes[i].run(g);
         verify(g, passes[i].name);
+        if (i == PLAN && !is_text(job->spec) && (job->report || job->last == EMIT)) {
+            fit_plan(g, plan_changed, (void *)(uintptr_t)job);
+        }
+        if (i == PLAN && job->fit) {
+            say_fit(g, true);
+        }
     }
     if (job->text) {
         print_text(g);
     }
     if (job->report) {
         first_lines(g);
+        say_fit(g, false);
     }
     snprintf(rec->name, sizeof rec->name, "%s", sym_str(g, g->cfg.name));
     snprintf(rec->dir, sizeof rec->dir, "%s", sym_str(g, dir));
@@ -291,7 +352,7 @@ static int verb_build(int argc, char **argv)
 
 static int verb_run(int argc, char **argv)
 {
-    Job job = {.first = EXPAND, .last = EMIT, .report = true};
+    Job job = {.first = EXPAND, .last = EMIT, .report = true, .fit = true};
     Record rec;
     const char *keep = NULL;
     int code = parse_job(argc - 1, argv + 1, &job, &keep);

@@ -543,6 +543,12 @@ typedef struct {
     u64 hash;
 } Inst;
 
+/* The same spec with a few other words on the command line, and the arena that it would have. */
+typedef struct {
+    Sym change; /* "batch.micro=4 batch.global=8" */
+    u64 bytes;
+} Fit;
+
 /* ==== Graph =================================================================================== */
 
 typedef struct {
@@ -592,6 +598,7 @@ struct Graph {
     VEC(Inst) inst;
     Region region[REGION_COUNT];
     u64 arena_bytes;
+    VEC(Fit) fit;
 };
 
 /* ==== graph.c: build, walk, replace =========================================================== */
@@ -845,7 +852,15 @@ const char *cpu_detect(void);
 u64 cost_params(const Graph *g); /* trained numbers, shared ones once */
 f64 cost_flops_token(Graph *g);  /* training FLOPs per token: forward + backward */
 /* memory by region, FLOPs, time estimate: the text of `plan` */
+const char *bytes_str(Graph *g, u64 bytes); /* "3.39 GiB" */
 void cost_report(Graph *g, Text *t);
+
+/* ==== fit.c: what would take less memory ====================================================== */
+
+/* Plans the spec with these words behind its own overrides; the arena's bytes, 0 = it does not
+ * plan. */
+typedef u64 FitPlan(void *arg, const char *const *word, int n);
+void fit_plan(Graph *g, FitPlan *plan, void *arg); /* fills g->fit */
 
 /* ==== verbs.c: the verbs that look; argv[0] is the verb; an exit code comes back ============== */
 

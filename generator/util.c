@@ -371,7 +371,7 @@ int file_write_changed(const char *path, const void *data, u64 n)
 
 /* ---- diagnostics ----------------------------------------------------------------------------- */
 
-enum { SHOWN_MAX = 160, CODE_WRITE = 793 };
+enum { SHOWN_MAX = 160, CODE_WRITE = 793, CODE_NO_FIT = 401 };
 
 /* The line of the source with a caret below; nothing if the file cannot be read any more. */
 static void print_source(Graph *g, Loc loc)
@@ -466,6 +466,9 @@ static int exit_code(Graph *g, Loc loc, u32 code)
 {
     if (code == CODE_WRITE) {
         return 7;
+    }
+    if (code == CODE_NO_FIT) {
+        return 6;
     }
     return loc.file && strcmp(sym_str(g, loc.file), "command line") == 0 ? 2 : 1;
 }

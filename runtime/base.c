@@ -1,5 +1,6 @@
 /* base.c: errors, text, files, element types and the arena. See base.h. */
 #include "base.h"
+#include "conf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -443,6 +444,10 @@ uint64_t mg_memory_free(void)
          "/sys/fs/cgroup/memory/memory.usage_in_bytes"},
     };
     uint64_t have = number_in("/proc/meminfo", "MemAvailable:") << 10;
+    const char *wish = getenv("MG_MEMORY");
+    double most;
+    if (wish != NULL && mg_parse_size(wish, &most) && (have == 0 || most < (double)have))
+        have = (uint64_t)most;
     for (size_t i = 0; i < 2; i++) {
         uint64_t limit = number_in(group[i][0], ""), used = number_in(group[i][1], "");
         if (limit > used && (have == 0 || limit - used < have))

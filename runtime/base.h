@@ -125,9 +125,6 @@ void mg_elem_set(unsigned dtype, void *p, uint64_t i,
 int mg_arena_map(uint64_t bytes, char **mem);
 void mg_arena_unmap(char *mem, uint64_t bytes);
 
-/* Bytes that this process may still take, from the machine and its control group; 0 = unknown. */
-uint64_t mg_memory_free(void);
-
 /* Fills a region with bytes that are NaN in every float type; of the gradients only what a step
  * writes, since the padding between tensors is zero and stays zero. */
 void mg_poison(mg_ctx *c, mg_region_kind region);

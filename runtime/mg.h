@@ -99,6 +99,12 @@ typedef struct {
     const char *allows;      /* "a|b|c": one of these; "0..1", "1..", "0..<1"; "": anything */
 } mg_key;
 
+/* What the arena would be if the trainer were rebuilt with these words; cheapest change first. */
+typedef struct {
+    const char *change; /* "batch.micro=4 batch.global=8" */
+    uint64_t bytes;
+} mg_fit;
+
 typedef struct mg_ctx mg_ctx;
 typedef void mg_fn(mg_ctx *c);
 
@@ -114,6 +120,8 @@ typedef struct {
     int32_t nio;
     const mg_key *key;
     int32_t nkey;
+    const mg_fit *fit; /* NULL: nothing else was planned */
+    int32_t nfit;
     int32_t micro, seq, vocab; /* rows and tokens a row of one micro batch; true vocabulary */
     double flops_token;        /* training FLOPs per token: forward + backward */
     uint64_t params;           /* trained numbers, shared ones once */
@@ -179,6 +187,10 @@ int mg_trainer(int argc, char **argv, const mg_model *m);
 /* Opens /dev/null for each of stdin, stdout and stderr that is closed, so that no file becomes one.
  * The first thing that every program does. */
 void mg_std_open(void);
+
+/* Bytes that this process may still take, from the machine and its control group; 0 = unknown.
+ * MG_MEMORY=SIZE in the environment says less. */
+uint64_t mg_memory_free(void);
 
 /* Exit codes of every program, with their meaning. Ends with meaning NULL. */
 typedef struct {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* ---- signals --------------------------------------------------------------------------------- */
@@ -348,6 +349,10 @@ static void summary(mg_run *r, int64_t first, double seconds)
     double tokens = (double)(r->step - first) * (double)r->global * r->m->seq;
     mg_log_line(&r->log, "done: %" PRId64 " steps, %.0f tokens in %s, %.0f tok/s", r->step - first,
                 tokens, mg_span(seconds, took), tokens / (seconds > 0 ? seconds : 1));
+    struct rusage use;
+    if (getrusage(RUSAGE_SELF, &use) == 0)
+        mg_log_line(&r->log, "memory: %.1f MiB at most, %.1f MiB of it planned",
+                    (double)use.ru_maxrss / 1024, (double)r->m->arena_bytes / 0x1p20);
     if (r->best_step > 0)
         mg_log_line(&r->log, "best valid loss %.4f at step %" PRId64, r->best_loss, r->best_step);
     if (r->saved >= 0)

@@ -100,6 +100,34 @@ static int data_open(mg_run *r, const char *key, bool needed, mg_data **d)
                         r->m->vocab, mg_conf_bool(&r->conf, "data.eod_mask_loss", false));
 }
 
+/* What a run takes: the arena, the workers' scratch, the rows of a step. */
+static uint64_t memory_need(const mg_run *r)
+{
+    uint64_t row = (r->lo != NULL ? 3 : 2) * sizeof(int32_t) * (uint64_t)r->m->seq;
+    int64_t global = mg_conf_int(&r->conf, "batch.global", r->m->micro);
+    return r->m->arena_bytes + MG_SCRATCH_BYTES + row * (uint64_t)(global > 0 ? global : 0);
+}
+
+/* Refuses before anything is touched, with what would fit. */
+static int memory_check(const mg_run *r)
+{
+    uint64_t need = memory_need(r), have = mg_memory_free(), rest = need - r->m->arena_bytes;
+    if (have == 0 || need <= have)
+        return MG_OK;
+    mg_text t = {0};
+    mg_text_printf(&t, "%s needs %.1f MiB of memory, %.1f MiB are free", r->m->name,
+                   (double)need / 0x1p20, (double)have / 0x1p20);
+    for (int32_t i = 0; i < r->m->nfit; i++) {
+        const mg_fit *f = &r->m->fit[i];
+        mg_text_printf(&t, "\n  rebuilt with %s: %.1f MiB%s", f->change,
+                       (double)(f->bytes + rest) / 0x1p20,
+                       f->bytes + rest <= have ? ", which fits" : "");
+    }
+    int rc = mg_fail(MG_NO_FIT, "%s", t.p);
+    mg_text_free(&t);
+    return rc;
+}
+
 static int memory_open(mg_run *r)
 {
     int workers = mg_pool_size();
@@ -119,6 +147,7 @@ static int run_open(mg_run *r, bool training)
     bool eval = strcmp(r->conf.verb, "eval") == 0;
     MG_TRY(model_check(r));
     MG_TRY(cpu_check(r->m));
+    MG_TRY(memory_check(r));
     MG_TRY(batch_read(r));
     if (training)
         MG_TRY(data_open(r, "data.train", true, &r->train));

@@ -454,6 +454,14 @@ static const mg_key key[] = {
      "0.."},
 };
 
+static const mg_fit fit[] = {
+    {"remat=selective", 0x1a6000},
+    {"remat=full", 0x192000},
+    {"batch.micro=1", 0x179000},
+    {"batch.micro=1 remat=full", 0x16c000},
+    {"precision.compute=bf16", 0x1a1000},
+};
+
 static const mg_model model = {
     .abi = MG_ABI,
     .name = "tiny",
@@ -476,6 +484,8 @@ static const mg_model model = {
     .nio = 3,
     .key = key,
     .nkey = 62,
+    .fit = fit,
+    .nfit = 5,
     .micro = 2,
     .seq = 32,
     .vocab = 257,
