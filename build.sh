@@ -182,15 +182,20 @@ apt_upgrades() {
     apt-get install -s -y --no-upgrade --no-install-recommends "$@" 2>/dev/null | awk '/^Inst [^ ]+ \[/ { printf "%s ", $2 }'
 }
 
-# libc6-dev must match the libc6 that is installed, which may be older than the newest one on offer.
+# A -dev package must match its library (libc6-dev, libpcre2-dev), which may be older here than the newest on offer: then
+# the version of what is installed is asked for.
 apt_pin() {
-    local p v
+    local p up v
     for p in "$@"; do
-        v=
-        if [ "$p" = libc6-dev ] && [ -n "$(apt_upgrades libc6-dev)" ]; then
-            v=$(dpkg-query -W -f '${Version}' libc6 2>/dev/null || true)
-        fi
-        printf '%s ' "$p${v:+=$v}"
+        for up in $(apt_upgrades "$p"); do
+            v=$(dpkg-query -W -f '${Version}' "$up" 2>/dev/null || true)
+            if apt-get install -s -y --no-upgrade --no-install-recommends "$p=$v" >/dev/null 2>&1 &&
+                [ -z "$(apt_upgrades "$p=$v")" ]; then
+                p=$p=$v
+                break
+            fi
+        done
+        printf '%s ' "$p"
     done
 }
 
@@ -221,8 +226,9 @@ install() { # packages
     read -r -a list <<<"$(apt_pin "$@")"
     up=$(apt_upgrades "${list[@]}")
     [ -z "$up" ] || {
-        say "build.sh: installing would upgrade: $up(this script never upgrades a package)" >&2
-        no_install "${list[@]}"
+        say "build.sh: installing would upgrade $up; no package is ever upgraded here: unpacking what is missing into build/packages"
+        gather build/packages
+        return
     }
     say "build.sh: missing packages: $*"
     apt_archives "${list[@]}"
@@ -251,10 +257,17 @@ need_base() {
 # gather DIR: what is missing is downloaded and unpacked, nothing is installed, no root.
 verb_gather() {
     [ $# = 1 ] || die 2 "usage: ./build.sh gather DIR"
-    local dir debs p
     mkdir -p "$1" build
-    dir=$(cd "$1" && pwd)
     configure
+    gather "$1"
+    verb_build
+    [ ! -x "$1/bin/cc" ] || say "megagen finds the C compiler there with: export PATH=\"$(cd "$1" && pwd)/bin:\$PATH\""
+}
+
+gather() {
+    local dir debs p
+    mkdir -p "$1"
+    dir=$(cd "$1" && pwd)
     if [ -n "$MISSING" ]; then
         # shellcheck disable=SC2086
         command -v apt-get >/dev/null 2>&1 || no_install $MISSING
@@ -280,8 +293,6 @@ verb_gather() {
         configure
         [ -z "$MISSING" ] || die 3 "gathered, but still missing: $MISSING (build/probe.log has the compiler's words)"
     fi
-    verb_build
-    [ ! -x "$dir/bin/cc" ] || say "megagen finds the C compiler there with: export PATH=\"$dir/bin:\$PATH\""
 }
 
 # A compiler that was unpacked rather than installed has to be told where its parts are.
