@@ -139,6 +139,10 @@ void mg_init(mg_ctx *c, uint64_t seed);
 /* Only tables: what a checkpoint does not hold. */
 void mg_init_tables(mg_ctx *c);
 
+/* Weights that have a master copy become its rounding (to nearest, ties to even), as the update
+ * leaves them: a checkpoint holds only the master. */
+void mg_init_rounded(mg_ctx *c);
+
 /* FNV-1a of a path: the site of its random numbers. */
 uint32_t mg_path_site(const char *path);
 

@@ -695,6 +695,8 @@ static int manifest_load(mg_run *r, const char *dir, bool state, bool into)
                          t[i].name, line[i]->file);
     for (int k = 0; k < m.shards && rc == MG_OK; k++)
         rc = shard_load(dir, &m, k, t, line, kept, into);
+    if (rc == MG_OK && into)
+        mg_init_rounded(&r->c);
     if (rc == MG_OK && into && state) {
         r->step = m.step;
         r->samples = m.samples;

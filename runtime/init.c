@@ -147,3 +147,32 @@ void mg_init_tables(mg_ctx *c)
         if (c->model->var[i].init == MG_INIT_TABLE)
             var_fill(c, &c->model->var[i], 0);
 }
+
+/* ---- weights that are the rounding of a master copy ----------------------------------------- */
+
+typedef struct {
+    const mg_ctx *c;
+    const mg_var *master, *weight;
+} Rounding;
+
+static void round_part(void *arg, int part)
+{
+    const Rounding *r = arg;
+    const mg_var *from = r->master, *to = r->weight;
+    uint64_t i = (uint64_t)part * PIECE, end = i + PIECE < to->elems ? i + PIECE : to->elems;
+    for (; i < end; i++)
+        mg_elem_set(to->dtype, r->c->mem + to->off, i,
+                    mg_elem_get(from->dtype, r->c->mem + from->off, i));
+}
+
+void mg_init_rounded(mg_ctx *c)
+{
+    const mg_model *m = c->model;
+    for (int32_t i = 0; i < m->nvar; i++) {
+        Rounding r = {.c = c, .master = &m->var[i]};
+        if (r.master->kind != MG_MASTER || r.master->of < 0)
+            continue;
+        r.weight = &m->var[r.master->of];
+        mg_par(c, (int)((r.weight->elems + PIECE - 1) / PIECE), round_part, &r);
+    }
+}
