@@ -23,6 +23,17 @@ refuses train.steps=-3 "train.steps = -3 is below 0"
 refuses train.schedule=cosin "train.schedule = 'cosin' is not one of constant|linear|cosine|inverse_sqrt|wsd; did you mean 'cosine'?"
 refuses data.tokenizer=words "data.tokenizer = 'words' is not one of bytes"
 refuses train.lr=fast "train.lr"
+refuses data.seed=9007199254740993000 "data.seed"
+refuses save.shard=4Ki "save.shard"
+refuses save.interval=5x "save.interval"
+
+# Sizes and times that the trainer reads are read by the tool.
+for good in save.shard=4kB save.shard=1.5GiB save.interval=1h30m save.interval=10ms data.seed=9007199254740992; do
+    "$MEGAGEN" check tests/meta/meta.lua "$good" >"$T/check" || fail "$good is refused"
+done
+
+# A row as long as a row may be is planned, not taken for a spec without an end.
+"$MEGAGEN" plan specs/tiny.lua ctx=16777216 >"$T/long" 2>&1 || fail "ctx=16777216: exit $?"
 
 # At the edge, and what has no edge.
 for good in train.warmup=0 train.floor=1 train.floor=0 save.keep=1 train.weight_decay_end=-1 train.schedule=wsd; do

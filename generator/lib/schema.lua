@@ -102,6 +102,28 @@ end
 local word <const> = { int = "a whole number", num = "a number", bool = "true or false", str = "a string", list = "a list of strings",
   size = "a size such as \"4GiB\"", time = "a time such as \"30m\"", table = "a table", layer = "a layer" }
 
+-- Sizes and times are those that the trainer reads (runtime/conf.c): 512MiB, 4GB; 90, 30m, 1h30m.
+local function set(list)
+  local out = {}
+  for _, s in ipairs(list) do out[s] = true end
+  return out
+end
+local size_unit <const> = set { "", "B", "kB", "KB", "MB", "GB", "TB", "K", "M", "G", "T", "KiB", "MiB", "GiB", "TiB" }
+local time_unit <const> = set { "ms", "s", "m", "h", "d" }
+
+local function is_size(s)
+  local unit = s:match "^%d+%.?%d*(%a*)$"
+  return unit and size_unit[unit]
+end
+
+local function is_time(s)
+  local rest = s:gsub("%d+%.?%d*(%a+)", function(unit) return time_unit[unit] and "" or nil end)
+  return s ~= "" and rest == "" or s:find "^%d+%.?%d*$"
+end
+
+-- The largest whole number that a double holds with all below it: the trainer reads numbers as doubles.
+local INT_MAX <const> = 1 << 53
+
 -- nil if v is a value of the row, else code and message. what: how to name the key.
 local function check_value(row, v, what)
   local t = row.type
@@ -112,6 +134,7 @@ local function check_value(row, v, what)
         row.shape and "shapes are integers" or "a whole number is expected")
     end
     if math.type(v) ~= "integer" then return wrong() end
+    if v > INT_MAX or v < -INT_MAX then return 203, ("%s = %d is beyond 2^53, the largest whole number of a key"):format(what, v) end
   elseif t == "num" then
     if type(v) ~= "number" then return wrong() end
     if v ~= v or v == math.huge or v == -math.huge then return 203, ("%s = %s is not finite"):format(what, v ~= v and "nan" or v > 0 and "inf" or "-inf") end
@@ -130,8 +153,7 @@ local function check_value(row, v, what)
   elseif type(v) ~= "string" and not ((t == "size" or t == "time") and math.type(v) == "integer") then
     return wrong()
   end
-  if t == "size" and not tostring(v):find "^%d+%.?%d*[KMGT]?i?B?$" then return wrong() end
-  if t == "time" and not tostring(v):find "^%d+%.?%d*[smhd]?$" then return wrong() end
+  if t == "size" and not is_size(tostring(v)) or t == "time" and not is_time(tostring(v)) then return wrong() end
   if type(v) == "string" and (#v > 4096 or v:find "[%z\1-\31\127]") then
     return 202, what .. " holds control characters or is longer than 4096 bytes"
   end

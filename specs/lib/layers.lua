@@ -281,10 +281,16 @@ end)
 -- The largest divisor of n that is at most `limit`; one a little larger if that is far below.
 local function chunk_size(n, limit)
   local low, high = 1, n
-  for k = 1, n do
+  local function divisor(k)
+    if k <= limit then low = math.max(low, k) else high = math.min(high, k) end
+  end
+  local k = 1
+  while k * k <= n do -- divisors come in pairs
     if n % k == 0 then
-      if k <= limit then low = k elseif k < high then high = k end
+      divisor(k)
+      divisor(n // k)
     end
+    k = k + 1
   end
   if low * 4 < limit and high <= 4 * limit then return high end
   return low
