@@ -801,9 +801,13 @@ static void numbers_store(Gen *e)
         }
         bool half = p->dtype == DT_BF16 && o->kind != OUT_TOTAL;
         bool plain = o->kind == OUT_TOTAL || same_type(e, p);
-        PUT(e, half ? "bf16_of_%s(" : plain ? "" : "(%s)(", half ? T(e) : loop_ctype(p->dtype));
+        if (half) {
+            PUT(e, "bf16_of_%s(", T(e));
+        } else if (!plain) {
+            PUT(e, "(%s)(", loop_ctype(p->dtype));
+        }
         put_arg(e, p->node, 0);
-        PUT(e, plain ? ";\n" : ");\n");
+        PUT(e, "%s;\n", plain ? "" : ")");
     }
 }
 
