@@ -20,7 +20,8 @@
  *   grads=FILE weights=FILE    safetensors
  *   touched=PATH        prints which rows (first index) of a variable are not all zero
  *   padding             prints the largest number in memory behind the elements of a variable
- *   slope               prints the order at which differences in one direction reach the gradient
+ *   slope               prints the order at which differences in one direction reach the gradient,
+ *   wrong=X             which is too large by that share
  *   adamw               `upd`, and the worst error of a weight against the formula, in ulp of f32
  *   rope=THETA          prints the worst error of the tables rope.cos and rope.sin
  *   facts               prints parameters and FLOPs per token
@@ -58,7 +59,7 @@ typedef struct {
     Cut cut[8];
     int nmask, ncut, micros;
     long ids, times;
-    double gscale, unit;
+    double gscale, unit, wrong;
     double beta1, beta2, eps; /* of the formula in `adamw` */
 } Probe;
 
@@ -325,14 +326,15 @@ static void move(Probe *p, double by)
 static double loss_at(Probe *p, double by)
 {
     move(p, by);
-    all(p, false);
+    all(p, true); /* what is trained: dropout draws the same each time */
     move(p, -by);
     return metric(p, "loss_sum") * p->c.scalar.gscale;
 }
 
+/* A norm of few elements bends within the root of its eps, 3e-3: steps stay far below. */
 static void slope(Probe *p)
 {
-    double along = 0, h = 2e-3, error[5];
+    double along = 0, h = 2e-5, error[5];
     int64_t at[8];
     all(p, true);
     for (int32_t i = 0; i < p->c.model->nvar; i++) {
@@ -343,6 +345,7 @@ static void slope(Probe *p)
             along += get(p, g, e) * noise(mg_path_site(w->path) + 1, at, w->rank);
         }
     }
+    along *= 1 + p->wrong;
     for (int i = 0; i < 5; i++, h *= 2)
         error[i] = fabs((loss_at(p, h) - loss_at(p, -h)) / (2 * h) - along);
     for (int i = 1; i < 5; i++)
@@ -460,8 +463,9 @@ static bool setting(Probe *p, const char *word, const char *x)
         const char *name;
         double *to;
     } number[] = {{"gscale=", &p->gscale}, {"unit=", &p->unit},   {"lr=", &s->lr},
-                  {"wd=", &s->wd},         {"clip=", &s->clip},   {"step=", &s->step},
-                  {"beta1=", &p->beta1},   {"beta2=", &p->beta2}, {"eps=", &p->eps}};
+                  {"wrong=", &p->wrong},   {"wd=", &s->wd},       {"clip=", &s->clip},
+                  {"step=", &s->step},     {"beta1=", &p->beta1}, {"beta2=", &p->beta2},
+                  {"eps=", &p->eps}};
     for (size_t i = 0; i < sizeof number / sizeof *number; i++) {
         if (!strncmp(word, number[i].name, strlen(number[i].name))) {
             *number[i].to = strtod(x, NULL);
