@@ -3,7 +3,7 @@ local mg <const> = require "megagen"
 local T <const>, V <const>, D <const>, L <const> = mg.param("T", 13), mg.param("V", 59), mg.param("D", 32), mg.param("L", 2)
 local G <const>, R <const>, E <const>, F <const> = mg.param("G", 2), mg.param("R", 2), mg.param("E", 8), mg.param("F", 40)
 local WINDOW <const>, ROPE <const>, TIED <const> = mg.param("window", 0), mg.param("rope", 1), mg.param("tied", 0)
-local rope <const> = ROPE == 1 and { theta = 10000.0 } or false
+local rope <const> = ROPE == 1 and { theta = mg.param("theta", 10000.0), scaling = mg.param("scaling", "none") } or false
 local block = mg.block {
   mg.residual { mg.rmsnorm { name = "ln_1" },
                 mg.attention { name = "attn", heads = G * R, kv_heads = G, head_dim = E, rope = rope, window = WINDOW, scale = 0.3 } },

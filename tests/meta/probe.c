@@ -23,7 +23,8 @@
  *   slope               prints the order at which differences in one direction reach the gradient,
  *   wrong=X             which is too large by that share
  *   adamw               `upd`, and the worst error of a weight against the formula, in ulp of f32
- *   rope=THETA          prints the worst error of the tables rope.cos and rope.sin
+ *   rope=THETA:SCALING  prints the worst error of the tables rope.cos and rope.sin; none, llama3 or
+ *                       yarn, by 8 from a context of 8192
  *   facts               prints parameters and FLOPs per token
  */
 #include "base.h"
@@ -405,20 +406,51 @@ static void adamw(Probe *p)
     printf("%.3g ulp, norm %.17g ~ %.17g, factor %.3g\n", worst, metric(p, "gnorm"), norm, coef);
 }
 
-static void rope(const Probe *p, double theta)
+/* Frequency i of a head of 2 * half by the published formulas, in the terms of the Llama-3.1 and YaRN
+ * configurations; the context was `orig` before, `factor` times that now. */
+static long double frequency(const char *kind, long double theta, long double i, long double half)
 {
-    double worst = 0;
-    for (int k = 0; k < 2; k++) {
-        const mg_var *v = find(p, k ? "rope.sin" : "rope.cos");
-        int64_t half = v->dim[1];
-        for (int64_t e = 0; e < v->dim[0] * half; e++) {
-            long double freq =
-                            powl((long double)theta, -(long double)(e % half) / (long double)half),
-                        a = (long double)(e / half) * freq;
-            worst = fmax(worst, fabs(get(p, v, (uint64_t)e) - (double)(k ? sinl(a) : cosl(a))));
+    const long double orig = 8192, factor = 8, turn = 2 * acosl(-1);
+    long double f = powl(theta, -i / half), wave = turn / f;
+    if (!strcmp(kind, "llama3")) {
+        if (wave < orig / 4)
+            return f;
+        if (wave > orig)
+            return f / factor;
+        long double smooth = (orig / wave - 1) / 3;
+        return (1 - smooth) * f / factor + smooth * f;
+    }
+    if (!strcmp(kind, "yarn")) {
+        long double low = fmaxl(0, floorl(half * logl(orig / (32 * turn)) / logl(theta)));
+        long double high = fminl(2 * half - 1, ceill(half * logl(orig / turn) / logl(theta)));
+        long double ramp = fminl(1, fmaxl(0, (i - low) / (high - low)));
+        return f / factor * ramp + f * (1 - ramp);
+    }
+    return f;
+}
+
+/* Prints the worst error, and whether no two neighbours of the fastest pair are the same. */
+static void rope(const Probe *p, const char *what)
+{
+    char kind[16] = "none";
+    double theta = 0, worst = 0;
+    if (sscanf(what, "%lf:%15s", &theta, kind) < 1)
+        die("THETA or THETA:SCALING is expected", what);
+    long double scale = strcmp(kind, "yarn") ? 1 : 0.1L * logl(8) + 1;
+    bool distinct = true;
+    const mg_var *v[2] = {find(p, "rope.cos"), find(p, "rope.sin")};
+    int64_t half = v[0]->dim[1];
+    for (int64_t h = 0; h < half; h++) {
+        long double f = frequency(kind, theta, h, half);
+        for (int64_t t = 0; t < v[0]->dim[0]; t++) {
+            uint64_t e = (uint64_t)(t * half + h), last = e - (uint64_t)half;
+            worst = fmax(worst, fabs(get(p, v[0], e) - (double)(scale * cosl((long double)t * f))));
+            worst = fmax(worst, fabs(get(p, v[1], e) - (double)(scale * sinl((long double)t * f))));
+            distinct &= h || !t || get(p, v[0], e) != get(p, v[0], last) ||
+                        get(p, v[1], e) != get(p, v[1], last);
         }
     }
-    printf("%.3g\n", worst);
+    printf("%.3g %s\n", worst, distinct ? "distinct" : "repeated");
 }
 
 /* ---- words ----------------------------------------------------------------------------------- */
@@ -517,7 +549,7 @@ static void act(Probe *p, const char *word, const char *x)
     else if (!strcmp(word, "adamw"))
         adamw(p);
     else if (!strncmp(word, "rope=", 5))
-        rope(p, strtod(x, NULL));
+        rope(p, x);
     else if (!strcmp(word, "facts"))
         printf("%llu %.17g\n", (unsigned long long)p->c.model->params, p->c.model->flops_token);
     else
