@@ -406,8 +406,8 @@ static void adamw(Probe *p)
     printf("%.3g ulp, norm %.17g ~ %.17g, factor %.3g\n", worst, metric(p, "gnorm"), norm, coef);
 }
 
-/* Frequency i of a head of 2 * half by the published formulas, in the terms of the Llama-3.1 and YaRN
- * configurations; the context was `orig` before, `factor` times that now. */
+/* Frequency i of a head of 2 * half by the published formulas, in the terms of the Llama-3.1 and
+ * YaRN configurations; the context was `orig` before, `factor` times that now. */
 static long double frequency(const char *kind, long double theta, long double i, long double half)
 {
     const long double orig = 8192, factor = 8, turn = 2 * acosl(-1);
