@@ -355,7 +355,17 @@ static int verb_run(int argc, char **argv)
     Job job = {.first = EXPAND, .last = EMIT, .report = true, .fit = true};
     Record rec;
     const char *keep = NULL;
-    int code = parse_job(argc - 1, argv + 1, &job, &keep);
+    char **ours = calloc(2 * ((size_t)argc + 1), sizeof *ours), **trainers = ours + argc + 1;
+    int nours = 0, ntrainers = 0;
+    trainers[ntrainers++] = argv[0];
+    for (int i = 1; i < argc; i++) {
+        if (mg_trainer_word(argv[i])) {
+            trainers[ntrainers++] = argv[i];
+        } else {
+            ours[nours++] = argv[i];
+        }
+    }
+    int code = parse_job(nours, ours, &job, &keep);
     if (code) {
         return code;
     }
@@ -369,8 +379,7 @@ static int verb_run(int argc, char **argv)
     }
     code = compile_in_child(&job, &rec);
     if (code == 0) {
-        char *args[] = {argv[0], NULL};
-        code = build_run(rec.dir, rec.cpu, keep == NULL, 1, args);
+        code = build_run(rec.dir, rec.cpu, keep == NULL, ntrainers, trainers);
     }
     return code;
 }
@@ -424,8 +433,10 @@ static int verb_completion(int argc, char **argv);
 static int verb_man(int argc, char **argv);
 
 static const Verb verbs[] = {
-    {"run", "SPEC.lua [key=value ...] [--keep DIR]",
-     "compile, load and train in this process; nothing is left but the cache", verb_run},
+    {"run", "SPEC.lua [key=value ...] [--keep DIR] [--dry-run ...]",
+     "compile, load and train in this process; nothing is left but the cache; takes what a trainer "
+     "takes, too (out=, resume=, --quiet)",
+     verb_run},
     {"new", "NAME [--from SPEC] | --list", "write NAME.lua, a commented spec to start from",
      verb_new},
     {"check", "SPEC.lua [key=value ...] [--print-config]", "validate only; writes nothing",

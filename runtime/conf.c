@@ -44,6 +44,18 @@ static const struct {
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 
+int mg_trainer_word(const char *word)
+{
+    for (int i = 0; i < FLAGS; i++)
+        if (strcmp(word, flags[i].name) == 0)
+            return 1;
+    size_t n = strcspn(word, "=");
+    for (int i = 0; i < OWN; i++)
+        if (word[n] == '=' && strlen(own[i].name) == n && memcmp(word, own[i].name, n) == 0)
+            return 1;
+    return 0;
+}
+
 /* ---- values ---------------------------------------------------------------------------------- */
 
 typedef struct {

@@ -52,6 +52,12 @@ done <included
 exits 0 env -u HOME -u XDG_CACHE_HOME "$MEGAGEN" t.lua -o nohome
 exits 0 env XDG_CACHE_HOME=/dev/null/x HOME=/dev/null "$MEGAGEN" t.lua -o nocache
 (cd /sys && exits 0 "$MEGAGEN" run "$T/t.lua" "data.train=$odd/da ta" train.steps=1)
+
+# run hands the trainer's own words on to it: the run has the folder it was told, and goes on from there.
+exits 0 "$MEGAGEN" run t.lua "data.train=$odd/da ta" train.steps=1 out=mine --quiet
+[ -s mine/metrics.jsonl ] || fail "run out=mine: $(ls mine 2>&1)"
+exits 0 "$MEGAGEN" run t.lua "data.train=$odd/da ta" train.steps=2 resume=mine
+has "$T/stdout" "step 2"
 exits 7 "$MEGAGEN" t.lua -o /proc/x
 exits 7 "$MEGAGEN" t.lua -o "$T/t.lua/x"
 
