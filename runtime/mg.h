@@ -184,7 +184,8 @@ void mg_table_iota(void *dst, const int64_t *dim, mg_dtype dtype);
 /* The trainer's main: command line, data, loop, checkpoints. Exit code by the table in README. */
 int mg_trainer(int argc, char **argv, const mg_model *m);
 
-/* Is a word of a command line one that every trainer knows, whatever its model: --dry-run, out=DIR? */
+/* Is a word of a command line one that every trainer knows, whatever its model: --dry-run, out=DIR?
+ */
 int mg_trainer_word(const char *word);
 
 /* Opens /dev/null for each of stdin, stdout and stderr that is closed, so that no file becomes one.
